@@ -12,6 +12,7 @@ LoweringPolicy policy_of(const ForwardSpec& forward, ComputeCapability capabilit
   LoweringPolicy policy;
   policy.implementation = forward.implementation;
   policy.float8 = forward.float8;
+  policy.te_linears = forward.te_linears;
   policy.weights = recipe.passed_weights();
   if (recipe.casts_gathered()) policy.stored = recipe.weights;
   policy.casts_arguments = recipe.casts_gathered();

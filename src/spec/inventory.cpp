@@ -14,7 +14,8 @@ bool same_row(const ParameterTensor& left, const ParameterTensor& right) {
          left.active_numerator == right.active_numerator &&
          left.active_denominator == right.active_denominator &&
          left.output_head == right.output_head && left.trainable == right.trainable &&
-         left.expert_parallel == right.expert_parallel && left.module == right.module;
+         left.expert_parallel == right.expert_parallel && left.te_linear == right.te_linear &&
+         left.module == right.module;
 }
 
 bool same_row(const BufferTensor& left, const BufferTensor& right) {
@@ -63,6 +64,7 @@ void InventoryBuilder::projection(const std::string& name, const Projection& sha
   add(ParameterTensor{.name = name + ".weight",
                       .shape = {shape.out, shape.in},
                       .count = count,
+                      .te_linear = shape.te_linear,
                       .module = shape.module});
   if (!shape.bias) return;
   add(ParameterTensor{.name = name + ".bias",
@@ -89,6 +91,17 @@ void InventoryBuilder::embedding(const std::string& name, std::int64_t rows, std
 }
 
 Inventory InventoryBuilder::take() && { return std::move(inventory_); }
+
+std::int64_t te_linear_elements(const Inventory& inventory) {
+  std::int64_t elements = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.te_linear) continue;
+    std::int64_t of_row = tensor.count;
+    for (const std::int64_t size : tensor.shape) of_row = checked_multiply(of_row, size);
+    elements = checked_add(elements, of_row);
+  }
+  return elements;
+}
 
 Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks) {
   for (ParameterTensor& row : inventory.parameters) {

@@ -30,22 +30,6 @@ void scale_weights(PartCost& part, double all, double trained) {
   part.trained_experts *= trained;
 }
 
-/// Counts over the whole model: no pipeline divides one that gathers in fp8.
-Float8Gathers float8_gathers(const StepWork& work, const TrainingSpec& training) {
-  Float8Gathers gathers;
-  if (!training.float8 || !training.float8->all_gather) return gathers;
-  const Graph& graph = *work.graph;
-  for (const BlockRun& run : graph.order) {
-    for (const Tensor& tensor : graph.blocks[run.block].tensors) {
-      if (tensor.role != Role::parameter || tensor.dtype != DType::fp8) continue;
-      const auto times = static_cast<double>(run.repeat);
-      gathers.tensors += times;
-      gathers.elements += times * static_cast<double>(tensor.elements().evaluate(graph.sizes));
-    }
-  }
-  return gathers;
-}
-
 double tied_parameters(const Job& job, const StepWork& work) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   if (decoder == nullptr || !decoder->tied_embeddings) return 0;
@@ -214,7 +198,7 @@ class StepAccount {
                               .training = training,
                               .parallelism = parallelism_,
                               .gpus_per_node = model_.job_->hardware.gpus_per_node,
-                              .in_fp8 = float8_gathers(*model_.work_, training)};
+                              .in_fp8 = gathers_in_fp8(*model_.work_, training, held.weights)};
     const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
     CollectiveSeconds collectives = collective_seconds(part, *model_.links_, model_.outlook_);
     collectives.casts /= model_.share_;

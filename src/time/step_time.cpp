@@ -281,6 +281,7 @@ double peak_of(const GpuSpec& gpu, DType type) {
 
 /// The fastest that products run in: the roof of a utilisation.
 DType fastest_type(const TrainingSpec& training) {
+  if (training.te_linears) return row_of(training.te_linears->recipe).operand;
   const bool narrow = training.recipe.fp8_weight_copies > 0 || training.float8;
   return narrow ? DType::fp8 : training.recipe.compute;
 }

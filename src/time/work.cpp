@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "memest/diag/expect.hpp"
@@ -76,6 +77,15 @@ void add_hooks(OpWork& work, const Block& block, const Bindings& sizes, const Re
     // Before the products: messages run beside the last calls.
     work.backward_calls.insert(work.backward_calls.begin(), shape);
   }
+}
+
+/// Weights are cast in a step's first micro-batch alone: every one has its part of that.
+void add_casts_of_weights(OpWork& work, const Bindings& sizes, double micro_steps) {
+  const Expr& bytes = work.op->casts.in_a_step;
+  if (bytes.is_zero()) return;
+  StreamShape cast{.op = StreamOp::cast};
+  cast.bytes = std::llround(bytes.bytes(sizes).as_double() / micro_steps);
+  work.forward_calls.insert(work.forward_calls.begin(), cast);
 }
 
 OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes, const ForwardSpec& pass) {
@@ -192,6 +202,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
     const Block& described = graph.blocks[block];
     for (std::size_t op = 0; op < described.ops.size(); ++op) {
       OpWork evaluated = evaluate(described, described.ops[op], sizes, training);
+      add_casts_of_weights(evaluated, sizes, work.micro_steps);
       evaluated.block = block;
       evaluated.executions = executions[block];
       evaluated.recomputations = static_cast<double>(recomputed[block][op]);

@@ -214,8 +214,11 @@ std::string megatron_spec(Draws& draws) {
   if (experts) text << ", moe: {experts: 8, top_k: 2, expert_ffn_size: 1408}";
   text << "}\ntraining: {seq_len: " << draws.one_of(1024, 4096)
        << ", micro_batch: " << draws.one_of(1, 2)
-       << ", gradient_accumulation: " << draws.one_of(4, 8)
-       << ", precision: " << draws.one_of("megatron", "megatron-bf16-grad", "fp32")
+       << ", gradient_accumulation: " << draws.one_of(4, 8) << ", precision: "
+       << draws.one_of("megatron", "megatron-bf16-grad", "fp32", "fp8", "nvfp4",
+                       "mxfp8, float8: {param_gather: true}",
+                       "megatron-bf16-grad, float8: {recipe: tensorwise, param_gather: true, "
+                       "first_layers_bf16: 1, last_layers_bf16: 2}")
        << draws.one_of("", "", ", optimizer: {exp_avg: fp32}",
                        ", optimizer: {exp_avg: bf16, exp_avg_sq: bf16}",
                        ", optimizer: {exp_avg: bf16, exp_avg_sq: fp16, main_params: fp16}",

@@ -246,6 +246,28 @@ TEST_CASE("Megatron's precision-aware optimizer keeps what it has in types of it
         "name:adamw exp_avg:bf16 exp_avg_sq:bf16 main_params:fp32");
 }
 
+TEST_CASE("products in 8 and 4 bits are those of Megatron's flags, and of Bridge's precisions") {
+  const std::string bf16 = "--bf16 --transformer-impl transformer_engine ";
+  CHECK(value_of(megatron(bf16 + "--fp8-recipe mxfp8"), "training.float8") == "nothing");
+  CHECK(value_of(megatron(bf16 + "--fp8-format hybrid"), "training.float8") == "recipe:delayed");
+  CHECK(value_of(megatron(bf16 + "--fp8-format e4m3 --fp8-recipe tensorwise --fp8-param-gather "
+                                 "--first-last-layers-bf16 --num-layers-at-end-in-bf16 2"),
+                 "training.float8") ==
+        "recipe:tensorwise param_gather:true first_layers_bf16:1 last_layers_bf16:2");
+  CHECK(value_of(megatron(bf16 + "--fp4-format e2m1"), "training.float8") == "recipe:nvfp4");
+  CHECK(refusal_of(megatron(bf16 + "--fp8-format e4m3 --fp8-recipe custom")) ==
+        "the recipe 'custom' is not available yet");
+  const auto named = bridge("mixed_precision: bf16-with-fp8-current-scaling-mixed\n");
+  CHECK(value_of(named, "training.float8") ==
+        "recipe:tensorwise param_gather:true first_layers_bf16:1 last_layers_bf16:1");
+  CHECK(value_of(named, "training.precision") == "megatron");
+  const auto whole = bridge(
+      "mixed_precision: {bf16: true, grad_reduce_in_fp32: false, fp8: e4m3, fp8_recipe: mxfp8, "
+      "fp8_param_gather: true, fp4: null}\n");
+  CHECK(value_of(whole, "training.float8") == "recipe:mxfp8 param_gather:true");
+  CHECK(value_of(whole, "training.precision") == "megatron-bf16-grad");
+}
+
 TEST_CASE("GPUs are those of the launcher or the batch system, where they divide into the ranks") {
   const std::string flags =
       " a.py --num-layers 8 --num-attention-heads 8 --tensor-model-parallel-size 4\n";
@@ -281,8 +303,8 @@ TEST_CASE("Megatron-Bridge's fields are those of its config, whole or as overrid
   CHECK(value_of(whole, "model.bias") == "false");
   CHECK(value_of(whole, "model.tied_embeddings") == "false");
   CHECK(value_of(whole, "training.precision") == "megatron-bf16-grad");
-  CHECK(refusal_of(bridge("mixed_precision: bf16_with_fp8_delayed_scaling_mixed\n")) ==
-        "the precision 'bf16_with_fp8_delayed_scaling_mixed' is not available yet");
+  CHECK(refusal_of(bridge("mixed_precision: fp16_with_fp8_delayed_scaling_mixed\n")) ==
+        "the precision 'fp16_with_fp8_delayed_scaling_mixed' is not available yet");
   const auto overrides =
       keys_of("a.yaml", "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 1}\n");
   CHECK(value_of(overrides, "model") == "nothing");

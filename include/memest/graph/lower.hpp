@@ -40,6 +40,7 @@ struct LoweringPolicy {
   bool casts_arguments = false;
   bool dropout = true;
   std::optional<Float8Linears> float8 = {};
+  std::optional<TeLinears> te_linears = {};
   std::int64_t seq_len = 0;      ///< decides sliding windows and kernel choices
   std::int64_t micro_batch = 1;  ///< decides copies that b = 1 avoids
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks

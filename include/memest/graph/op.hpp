@@ -11,6 +11,7 @@
 
 #include "memest/graph/message.hpp"
 #include "memest/graph/tensor.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 
 namespace memest {
 
@@ -64,6 +65,17 @@ struct Work {
   Expr bytes;  ///< read and written once, as the kernel would without cache misses
 
   friend bool operator==(const Work&, const Work&) = default;
+};
+
+/// Casts of a product's operands to its narrower type, by kernels beside it: bytes that they read
+/// and write.
+struct OperandCasts {
+  OperandScaling scaling = OperandScaling::none;
+  Expr forward;
+  Expr backward;
+  Expr in_a_step;  ///< of its weight, once for all micro-steps
+
+  friend bool operator==(const OperandCasts&, const OperandCasts&) = default;
 };
 
 /// A tensor that an op's backward makes: as many elements as `like` has, in `dtype`.
@@ -212,6 +224,7 @@ struct Op {
   std::vector<Message> forward_messages;
   std::vector<Message> backward_messages;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
+  OperandCasts casts = {};
   /// So many kernels run one after another: the steps of a ring of ranks that a sequence lies on,
   /// of which each spans so many ranks' parts (all, where heads are exchanged), or products of a
   /// part of the rows each.

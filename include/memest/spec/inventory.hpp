@@ -18,6 +18,7 @@ struct Projection {
   std::int64_t in = 0;
   bool bias = false;
   ParameterModule module = ParameterModule::other;
+  bool te_linear = false;  ///< of the weight
 };
 
 class InventoryBuilder {
@@ -51,6 +52,10 @@ class InventoryBuilder {
 
 /// The module of a tensor of the state dict: "mlp.up_proj" of "mlp.up_proj.weight".
 std::string_view module_of(std::string_view tensor);
+
+/// Elements of the weights that Transformer Engine multiplies in the job's recipe (TeLinears).
+/// Throws OverflowError.
+std::int64_t te_linear_elements(const Inventory& inventory);
 
 /// Cuts every parameter to the first, and largest, of `ranks` equal shares of its rows.
 Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks);

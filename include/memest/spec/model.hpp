@@ -59,6 +59,7 @@ struct ParameterTensor {
   bool whole_module = false;     ///< trained beside adapters in the weights' type, not in theirs
   bool quantized = false;        ///< kept as the codes of ModelSpec::quantized
   bool expert_parallel = false;  ///< an expert's, of which other expert-parallel ranks have others
+  bool te_linear = false;  ///< multiplied in the type of Transformer Engine's recipe (TeLinears)
   ParameterModule module = ParameterModule::other;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/float8.hpp"
 
 namespace memest {
 
@@ -34,6 +35,9 @@ struct Recipe {
   /// fp8 copies of matmul weights kept beside the weights: cast, and transposed where the hardware
   /// wants it.
   int fp8_weight_copies = 0;
+  /// Products of Megatron's layers of Transformer Engine; where they are, the copies are counted by
+  /// it.
+  std::optional<TeRecipe> te_recipe = {};
 
   /// Whether a pass sees weights that were cast as they were gathered.
   [[nodiscard]] bool casts_gathered() const { return gathered_units; }

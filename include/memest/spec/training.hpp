@@ -40,7 +40,7 @@ struct SelectiveRecompute {
 };
 struct EveryRecompute {
   std::int64_t every = 1;
-};  ///< one checkpoint for every `every` blocks
+};                        ///< one checkpoint for every `every` blocks
 struct SqrtRecompute {};  ///< ⌈√L⌉ checkpoints
 /// Layers of the model, counted from 0 in forward order, each in a checkpoint of its own.
 struct ChosenRecompute {
@@ -84,6 +84,7 @@ struct ForwardSpec {
   bool dropout = true;     ///< false: the model's dropout probabilities count as zero
   bool use_cache = false;  ///< the model fills a key-value cache and answers it
   std::optional<Float8Linears> float8 = {};
+  std::optional<TeLinears> te_linears = {};
 
   /// Kernels of Liger's or modules of torchao's stand in the model: beside them what was recorded
   /// has an answer, no other sharing and no offload.

@@ -1,5 +1,6 @@
 #include "graph/parameters/megatron_parameters.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@ class GptModel {
  public:
   GptModel(const DecoderSpec& decoder, const LoweringPolicy& policy)
       : decoder_(decoder),
+        linears_(policy.te_linears),
         ranks_(policy.tensor),
         expert_ranks_(policy.expert),
         expert_cut_(policy.whole_experts ? 1 : policy.tensor),
@@ -29,7 +31,11 @@ class GptModel {
     for (std::int64_t first = part.first; first < part.first + part.count;) {
       const std::size_t kind = decoder_.kind_of(first);
       std::int64_t next = first + 1;
-      while (next < part.first + part.count && decoder_.kind_of(next) == kind) ++next;
+      narrow_ = is_narrow(first);
+      while (next < part.first + part.count && decoder_.kind_of(next) == kind &&
+             is_narrow(next) == narrow_) {
+        ++next;
+      }
       inventory_.repeat(next - first);
       write_layer(decoder_.kinds[kind]);
       inventory_.repeat(1);
@@ -49,6 +55,16 @@ class GptModel {
   [[nodiscard]] Inventory take() && { return std::move(inventory_).take(); }
 
  private:
+  [[nodiscard]] bool is_narrow(std::int64_t layer) const {
+    return linears_ && linears_->quantizes(layer, decoder_.layers());
+  }
+
+  /// A linear layer of Transformer Engine, or its equal of Megatron's own.
+  void product(const std::string& name, Projection shape) {
+    shape.te_linear = narrow_;
+    inventory_.projection(name, shape);
+  }
+
   void write_embedding() {
     inventory_.add(ParameterTensor{.name = "embedding.word_embeddings.weight",
                                    .shape = {decoder_.vocab_size / ranks_, decoder_.hidden_size},
@@ -88,11 +104,10 @@ class GptModel {
     // TransformerLayer makes input_layernorm first, Attention.__init__ linear_proj, and
     // SelfAttention.__init__, which calls it, linear_qkv, q_layernorm and k_layernorm after.
     if (!te_) norm("input_layernorm");
-    inventory_.projection("self_attention.linear_proj", {hidden, width, attention.output_bias,
-                                                         ParameterModule::attention_output});
+    product("self_attention.linear_proj",
+            {hidden, width, attention.output_bias, ParameterModule::attention_output});
     if (te_) fused_norm("self_attention.linear_qkv", hidden, decoder_.norm.bias);
-    inventory_.projection("self_attention.linear_qkv",
-                          {width + of_groups, hidden, attention.q_bias});
+    product("self_attention.linear_qkv", {width + of_groups, hidden, attention.q_bias});
     if (attention.qk_norm == QkNorm::none) return;
     for (const char* name : {"self_attention.q_layernorm", "self_attention.k_layernorm"}) {
       norm_of_heads(name, attention);
@@ -106,31 +121,28 @@ class GptModel {
     const std::int64_t heads = latent.heads / ranks_;
     const std::int64_t queries = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim);
     norm("input_layernorm");
-    inventory_.projection("self_attention.linear_proj", {hidden, heads * latent.v_head_dim, false,
-                                                         ParameterModule::attention_output});
+    product("self_attention.linear_proj",
+            {hidden, heads * latent.v_head_dim, false, ParameterModule::attention_output});
     if (latent.q_lora_rank == 0) {
-      inventory_.projection("self_attention.linear_q_proj", {queries, hidden});
+      product("self_attention.linear_q_proj", {queries, hidden});
     } else {
-      inventory_.projection("self_attention.linear_q_down_proj",
-                            {latent.q_lora_rank, hidden, false, ParameterModule::into_latents});
+      product("self_attention.linear_q_down_proj",
+              {latent.q_lora_rank, hidden, false, ParameterModule::into_latents});
       fused_norm("self_attention.linear_q_up_proj", latent.q_lora_rank, false);
-      inventory_.projection("self_attention.linear_q_up_proj", {queries, latent.q_lora_rank});
+      product("self_attention.linear_q_up_proj", {queries, latent.q_lora_rank});
     }
-    inventory_.projection("self_attention.linear_kv_down_proj",
-                          {latent.kv_lora_rank + latent.qk_rope_head_dim, hidden, false,
-                           ParameterModule::into_latents});
+    product("self_attention.linear_kv_down_proj", {latent.kv_lora_rank + latent.qk_rope_head_dim,
+                                                   hidden, false, ParameterModule::into_latents});
     fused_norm("self_attention.linear_kv_up_proj", latent.kv_lora_rank, false);
-    inventory_.projection(
-        "self_attention.linear_kv_up_proj",
-        {heads * (latent.qk_nope_head_dim + latent.v_head_dim), latent.kv_lora_rank});
+    product("self_attention.linear_kv_up_proj",
+            {heads * (latent.qk_nope_head_dim + latent.v_head_dim), latent.kv_lora_rank});
   }
 
   void write_mlp(const std::string& name, const DenseFeedForward& part) {
     const std::int64_t size = part.size / ranks_;
     const std::int64_t hidden = decoder_.hidden_size;
-    inventory_.projection(name + ".linear_fc1", {part.gated ? 2 * size : size, hidden, part.bias});
-    inventory_.projection(name + ".linear_fc2",
-                          {hidden, size, part.bias, ParameterModule::feed_forward_down});
+    product(name + ".linear_fc1", {part.gated ? 2 * size : size, hidden, part.bias});
+    product(name + ".linear_fc2", {hidden, size, part.bias, ParameterModule::feed_forward_down});
   }
 
   /// Experts of other ranks are left out; a token uses top_k of all of them.
@@ -150,7 +162,8 @@ class GptModel {
                        .shape = {2 * size, hidden},
                        .active_numerator = experts.top_k,
                        .active_denominator = experts.experts,
-                       .expert_parallel = expert_ranks_ > 1};
+                       .expert_parallel = expert_ranks_ > 1,
+                       .te_linear = narrow_};
     ParameterTensor down = up;
     down.name = "mlp.experts.local_experts.linear_fc2.weight";
     down.shape = {hidden, size};
@@ -215,6 +228,8 @@ class GptModel {
   }
 
   const DecoderSpec& decoder_;
+  std::optional<TeLinears> linears_;
+  bool narrow_ = false;  ///< the products of the layer that is written
   std::int64_t ranks_;
   std::int64_t expert_ranks_;
   std::int64_t expert_cut_;  ///< ranks that have a part of the same expert each

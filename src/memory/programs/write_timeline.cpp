@@ -210,6 +210,7 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   recorder.begin(Phase::main_params);
   states.make_main_params(device, recorder);
   recorder.end();
+  states.make_quantized_weights(recorder);
   EngineSettings settings = settings_of(graph, job, nullptr);
   settings.gradient_bytes = 0;
   settings.adds_to_buffers = true;

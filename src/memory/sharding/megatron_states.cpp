@@ -56,11 +56,13 @@ std::int64_t MegatronStates::bucket_of(std::size_t chunk) const {
 
 void MegatronStates::lay_out_chunk(std::size_t chunk, std::size_t begin, std::size_t end) {
   const Parallelism& parallelism = job_.parallelism;
-  for (const bool of_experts : {false, true}) {
-    Buffer buffer{of_experts, {}, {}};
+  // distributed_data_parallel.py: weights in fp8 are torch.uint8's in a buffer of their own.
+  for (const auto& [of_experts, narrow] : {std::pair(false, false), std::pair(false, true),
+                                           std::pair(true, false), std::pair(true, true)}) {
+    Buffer buffer{of_experts, narrow, {}, {}};
     std::vector<FlatParameter> parameters;
     for (std::size_t i = begin; i < end; ++i) {
-      if (row(i).expert_parallel != of_experts) continue;
+      if (row(i).expert_parallel != of_experts || in_eight_bits(i) != narrow) continue;
       buffer.parameters.push_back(i);
       parameters.push_back({elements(i), row(i).output_head && parallelism.pipeline > 1});
     }
@@ -78,6 +80,27 @@ const ParameterTensor& MegatronStates::row(std::size_t parameter) const {
 
 std::int64_t MegatronStates::elements(std::size_t parameter) const {
   return timeline_.parameters[parameter].elements;
+}
+
+bool MegatronStates::in_eight_bits(std::size_t parameter) const {
+  const std::optional<TeLinears>& linears = job_.training->te_linears;
+  return linears && linears->param_gather && row(parameter).te_linear;
+}
+
+/// Weights of MXFP8 are gathered in 16 bits into the gradients' buffer, and cast from there
+/// (reuse_grad_buf_for_mxfp8_param_ag).
+bool MegatronStates::has_weight_buffer(const Buffer& buffer) const {
+  if (!distributed_) return false;
+  return !buffer.in_eight_bits || job_.training->te_linears->recipe != TeRecipe::mxfp8;
+}
+
+/// As the module makes it: of MXFP8 by rows and columns, else what the buffer will have.
+std::int64_t MegatronStates::own_bytes(std::size_t parameter) const {
+  if (!in_eight_bits(parameter))
+    return checked_multiply(elements(parameter), size_of(recipe_.weights));
+  const TeRecipe recipe = job_.training->te_linears->recipe;
+  if (recipe != TeRecipe::mxfp8) return checked_multiply(elements(parameter), size_of(DType::fp8));
+  return te_weight_bytes(elements(parameter), recipe, te_capability(job_.hardware.gpu));
 }
 
 /// torch.nn's own modules; Megatron's and Transformer Engine's make their weights on the device.
@@ -128,7 +151,7 @@ void MegatronStates::place(const ModelTensors& tensors, Recorder& recorder) {
     if (is_buffer) {
       place_buffer(i, recorder);
     } else if (!made_on_host(i)) {
-      weights_[i] = weight(i, recipe_.weights, recorder);
+      weights_[i] = recorder.make(own_bytes(i), parameter_label(Holding::weights, i, 0));
     }
   }
   for (std::size_t i = 0; i < weights_.size(); ++i) {
@@ -146,9 +169,13 @@ void MegatronStates::make_buffers(Recorder& recorder) {
       recorder.allocate(checked_multiply(buffer.flat.elements, size_of(dtype)),
                         loop_label(holding, tensor));
     };
-    if (distributed_) make(recipe_.weights, Holding::weights, LoopTensor::parameter_buffer);
+    const bool has_weights = has_weight_buffer(buffer);
+    if (has_weights) {
+      make(buffer.in_eight_bits ? DType::uint8 : recipe_.weights, Holding::weights,
+           LoopTensor::parameter_buffer);
+    }
     make(recipe_.gradients, Holding::gradients, LoopTensor::gradient_buffer);
-    if (!distributed_) continue;
+    if (!has_weights) continue;
     // _ParamAndGradBuffer goes over params[::-1], in whose order gradients come.
     for (std::size_t i = buffer.parameters.size(); i > 0; --i) {
       weights_[buffer.parameters[i - 1]].drop();
@@ -199,6 +226,18 @@ void MegatronStates::make_main_params(const std::optional<LaunchDevice>& device,
       return buffer.of_experts == experts;
     });
     if (any) make_optimizer(experts, recorder);
+  }
+}
+
+void MegatronStates::make_quantized_weights(Recorder& recorder) {
+  const std::optional<TeLinears>& linears = job_.training->te_linears;
+  if (!linears) return;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (!row(i).te_linear) continue;
+    std::int64_t bytes =
+        te_weight_bytes(elements(i), linears->recipe, te_capability(job_.hardware.gpu));
+    if (linears->param_gather) bytes -= own_bytes(i);
+    if (bytes > 0) recorder.allocate(bytes, parameter_label(Holding::weights, i, 0));
   }
 }
 

@@ -38,6 +38,9 @@ class MegatronStates final : public SteppedStates {
   /// Float16Module, then the buffers of every model chunk.
   void make_buffers(Recorder& recorder);
   void make_main_params(const std::optional<LaunchDevice>& device, Recorder& recorder);
+  /// Copies of the weights that Transformer Engine multiplies in 8 or 4 bits, which the first
+  /// forward makes.
+  void make_quantized_weights(Recorder& recorder);
   /// Elements of what a data rank steps, tensor by tensor, parameter group by parameter group.
   [[nodiscard]] std::vector<std::int64_t> stepped_elements(std::int64_t data_rank) const;
   void zero_grad() override;
@@ -52,12 +55,16 @@ class MegatronStates final : public SteppedStates {
   /// where other ranks have other experts, and the rest.
   struct Buffer {
     bool of_experts = false;
+    bool in_eight_bits = false;           // weights whose own bytes are fp8's (fp8_param_gather)
     std::vector<std::size_t> parameters;  // of the timeline's
     FlatBuffer flat;
   };
 
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
   [[nodiscard]] std::int64_t elements(std::size_t parameter) const;
+  [[nodiscard]] bool in_eight_bits(std::size_t parameter) const;
+  [[nodiscard]] bool has_weight_buffer(const Buffer& buffer) const;
+  [[nodiscard]] std::int64_t own_bytes(std::size_t parameter) const;
   [[nodiscard]] bool made_on_host(std::size_t parameter) const;
   [[nodiscard]] DType type_on_host(std::size_t parameter) const;
   void lay_out_chunk(std::size_t chunk, std::size_t begin, std::size_t end);

@@ -185,12 +185,29 @@ DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor) {
   return tensor.whole_module ? recipe.weights : stepped_type(recipe);
 }
 
+namespace {
+
+/// The copies of weights that Transformer Engine multiplies, in 8 or 4 bits.
+LedgerTerm te_copies_term(const Job& job, const Inventory& inventory) {
+  const TeLinears& linears = *job.training->te_linears;
+  const std::int64_t bytes = te_weight_bytes(te_linear_elements(inventory), linears.recipe,
+                                             te_capability(job.hardware.gpu));
+  return {std::string("quantized weights (") + std::string(name_of(linears.recipe)) + ")",
+          TermGroup::weights, Expr(bytes),
+          "Transformer Engine 2.11, module/base.py: get_weight_workspace", ""};
+}
+
+}  // namespace
+
 std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.forward()->recipe;
   if (job.parallelism.offload.parameters) return {};
   Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
   if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
   if (job.model.quantized) weights -= Expr(bytes_without_codes(recipe, inventory));
+  if (job.training && job.training->te_linears && job.training->te_linears->param_gather) {
+    weights -= Expr(checked_multiply(te_linear_elements(inventory), size_of(recipe.weights)));
+  }
   std::vector<LedgerTerm> terms{
       {std::string("weights (") + std::string(name_of(recipe.weights)) + ")", TermGroup::weights,
        share_of_stage(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
@@ -200,6 +217,7 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
                      "peft: autocast_adapter_dtype keeps adapters of 16-bit models in fp32", ""});
   }
   if (job.model.quantized) terms.push_back(code_term(job, inventory));
+  if (job.training && job.training->te_linears) terms.push_back(te_copies_term(job, inventory));
   if (recipe.fp8_weight_copies > 0) {
     terms.push_back({"fp8 copies of the matmul weights", TermGroup::weights,
                      Expr(recipe.fp8_weight_copies) * Expr(Symbol::matmul_parameters),

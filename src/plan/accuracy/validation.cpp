@@ -134,6 +134,14 @@ RunTraits traits_of(const Job& job) {
   return traits;
 }
 
+/// "fp8", "megatron, mxfp8", "fsdp2-bf16, float8 rowwise".
+std::string products_in(const TrainingSpec& training) {
+  std::string text = training.recipe.name;
+  if (training.float8) text += ", float8 " + std::string(name_of(training.float8->recipe));
+  if (training.te_linears) text += ", " + std::string(name_of(training.te_linears->recipe));
+  return text;
+}
+
 PlannedRun planned_run_of(const Job& job, const RunTraits& traits, std::int64_t parameters) {
   const TrainingSpec& training = *job.training;
   const Hardware& hardware = job.hardware;
@@ -141,7 +149,7 @@ PlannedRun planned_run_of(const Job& job, const RunTraits& traits, std::int64_t 
   planned.cell = {.implementation = std::string(name_of(training.implementation.framework)),
                   .model = traits.model,
                   .parameters = parameters,
-                  .precision = traits.precision + (training.float8 ? ", float8" : ""),
+                  .precision = products_in(training),
                   .seq_len = training.seq_len,
                   .gpu = hardware.gpu.slug,
                   .gpus = hardware.count};

@@ -138,6 +138,7 @@ Recipe recipe_of(const Value& file) {
   recipe.gathered_units = flag_at(file, "gathered_units");
   recipe.reduce = type_at(file, "reduce").value_or(recipe.gradients);
   recipe.step_gradients = type_at(file, "step_gradients");
+  recipe.te_recipe = te_recipe_of(text_at(file, "te_recipe"));
   recipe.fp8_weight_copies = static_cast<int>(count_at(file, "fp8_weight_copies"));
   return recipe;
 }

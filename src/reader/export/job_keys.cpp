@@ -63,6 +63,12 @@ std::string adapter(const Job& job) {
 }
 
 std::string float8(const Job& job) {
+  if (const auto& narrow = training(job).te_linears) {
+    return "{recipe: " + written_as(name_of(narrow->recipe)) +
+           ", param_gather: " + written_as(narrow->param_gather) +
+           ", first_layers_bf16: " + written_as(narrow->first_bf16) +
+           ", last_layers_bf16: " + written_as(narrow->last_bf16) + "}";
+  }
   const auto& linears = training(job).float8;
   if (!linears) return written_as(kNoneWord);
   return "{recipe: " + written_as(name_of(linears->recipe)) +

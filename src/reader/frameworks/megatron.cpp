@@ -35,6 +35,7 @@ const FullRecompute* full_of(const Job& job) {
 }
 
 bool trains_another_way(const Job& job) {
+  if (training_of(job).recipe.te_recipe) return false;
   const std::string& name = training_of(job).recipe.name;
   return name != "megatron" && name != "megatron-bf16-grad" && name != "megatron-fp16" &&
          name != "fp32";
@@ -367,6 +368,7 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
     return;
   }
   check_rules(kRules, root, job, diagnostics);
+  check_te_linears(root, job, diagnostics);
   check_rules(megatron_stage_rules(), root, job, diagnostics);
   check_rules(pipeline_rules(), root, job, diagnostics);
 }

@@ -1,6 +1,8 @@
 // Megatron-core's demands on a job, and the parts of Megatron-core that memest has.
 #pragma once
 
+#include <optional>
+
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/job.hpp"
 #include "reader/text/value.hpp"
@@ -10,5 +12,16 @@ namespace memest {
 /// Refuses, at the key that asks for it, what the implementation megatron does not run, and what
 /// only it does where another runs. `root` is the spec.
 void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics);
+
+/// Products in 8 or 4 bits, from training.float8 (null: not written) and the precision; nothing
+/// where all are in 16.
+std::optional<TeLinears> read_te_linears(const Value* float8, const Recipe& recipe,
+                                         Diagnostics& diagnostics);
+/// Names the precision of a job with such products, which may be said in two ways.
+void name_precision(TrainingSpec& training);
+/// Refuses keys of training.float8 that are Megatron's.
+void refuse_te_keys(const Value& float8, Diagnostics& diagnostics);
+/// Refuses products in 8 or 4 bits that the job's GPU, layers or sharing do not have.
+void check_te_linears(const Value& root, const Job& job, Diagnostics& diagnostics);
 
 }  // namespace memest

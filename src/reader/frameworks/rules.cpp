@@ -56,6 +56,13 @@ constexpr std::array kRecipeRules = {
         "transformers'"},
     Rule{"training", "precision",
          [](const Job& job) {
+           const Recipe& recipe = job.training->recipe;
+           return recipe.te_recipe && recipe.fp8_weight_copies == 0 && !job.training->te_linears;
+         },
+         "this precision is that of Transformer Engine's layers in Megatron",
+         "use 'implementation: megatron', or another precision"},
+    Rule{"training", "precision",
+         [](const Job& job) {
            const std::string& name = job.training->recipe.name;
            return is_of_own_layers(job) && (name == "megatron" || name == "megatron-bf16-grad");
          },

@@ -17,7 +17,7 @@ constexpr const char* kLater = "it comes with a later version";
 
 /// Recipes whose weights are what a forward without gradients reads.
 void check_recipe(const Value* written, const Recipe& recipe, Diagnostics& diagnostics) {
-  if (!recipe.gathered_units && recipe.fp8_weight_copies == 0) return;
+  if (!recipe.gathered_units && recipe.fp8_weight_copies == 0 && !recipe.te_recipe) return;
   diagnostics.push_back(unavailable_at(written->span,
                                        "inference under the precision " + quote(recipe.name),
                                        std::string(kLater) + "; use bf16, fp16, fp32 or amp-bf16"));

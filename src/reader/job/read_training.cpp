@@ -7,6 +7,7 @@
 
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/framework.hpp"
+#include "reader/frameworks/megatron.hpp"
 #include "reader/job/read_implementation.hpp"
 #include "reader/job/read_optimizer.hpp"
 #include "reader/text/scalar.hpp"
@@ -144,7 +145,13 @@ class TrainingReader {
   /// torchtitan's [quantize.linear.float8], or convert_to_float8_training(...) before a loop.
   void read_float8(TrainingSpec& spec) {
     const Value* written = training_.find("float8");
+    if (row_of(spec.implementation.framework).sharer == Sharer::megatron) {
+      spec.te_linears = read_te_linears(written, spec.recipe, diagnostics_);
+      name_precision(spec);
+      return;
+    }
     if (written == nullptr) return;
+    refuse_te_keys(*written, diagnostics_);
     const std::string_view own = row_of(spec.implementation.framework).float8_filter;
     if (own.empty()) {
       error("float8",
@@ -155,9 +162,15 @@ class TrainingReader {
     }
     Float8Linears& float8 = spec.float8.emplace();
     const std::string recipe = as_text(written->find("recipe")).value_or("tensorwise");
-    for (const Float8Recipe candidate : kFloat8Recipes) {
-      if (name_of(candidate) == recipe) float8.recipe = candidate;
+    const auto* const known = std::ranges::find(
+        kFloat8Recipes, recipe, [](Float8Recipe candidate) { return name_of(candidate); });
+    if (known == kFloat8Recipes.end()) {
+      diagnostics_.push_back(error_at(written->find("recipe")->span,
+                                      "torchao has no recipe " + quote(recipe),
+                                      "its are tensorwise, rowwise and rowwise_with_gw_hp"));
+      return;
     }
+    float8.recipe = *known;
     float8.all_gather = as_flag(written->find("all_gather")).value_or(false);
     const Value* filters = written->find("filter_fqns");
     if (filters == nullptr) {

@@ -83,6 +83,8 @@ constexpr Key kName = {
 constexpr Key kDescription = {
     .name = "description", .shapes = {text()}, .doc = "One sentence.", .required = true};
 
+constexpr Word kTeRecipeWords[] = {
+    {"delayed"}, {"tensorwise"}, {"blockwise"}, {"mxfp8"}, {"nvfp4"}};
 constexpr Key kRecipeKeys[] = {
     kName,
     kDescription,
@@ -100,6 +102,9 @@ constexpr Key kRecipeKeys[] = {
      .shapes = {count(0, 2)},
      .fallback = "0",
      .doc = "fp8 copies of matmul weights."},
+    {.name = "te_recipe",
+     .shapes = {choice(kTeRecipeWords)},
+     .doc = "Recipe of Transformer Engine's layers in Megatron, by Megatron's word."},
 };
 
 // AdamW's exp_avg; Adafactor's row_var and col_var; bitsandbytes' state1, a byte an element and an

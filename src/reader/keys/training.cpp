@@ -154,12 +154,16 @@ constexpr Key kAdapterKeys[] = {
 };
 
 // torchao/float8/config.py: Float8LinearRecipeName; TENSORWISE is its "Default".
-constexpr Word kFloat8Recipes[] = {{"tensorwise"}, {"rowwise"}, {"rowwise_with_gw_hp"}};
+// Megatron's --fp8-recipe: "delayed" is the default, and "tensorwise" is current scaling.
+constexpr Word kFloat8Recipes[] = {{"tensorwise"}, {"rowwise"},   {"rowwise_with_gw_hp"},
+                                   {"delayed"},    {"blockwise"}, {"mxfp8"},
+                                   {"nvfp4"}};
 constexpr Key kFloat8Keys[] = {
     {.name = "recipe",
      .shapes = {choice(kFloat8Recipes)},
-     .fallback = "tensorwise",
-     .doc = "torchao's: a scale a tensor, or a row; with the weight's gradient in 16 bits."},
+     .doc = "torchao's: tensorwise (where nothing is written), rowwise, rowwise_with_gw_hp; of "
+            "Transformer Engine in Megatron: delayed (likewise), tensorwise, blockwise, mxfp8, "
+            "nvfp4."},
     {.name = "all_gather",
      .shapes = {flag()},
      .fallback = "false",
@@ -174,6 +178,18 @@ constexpr Key kFloat8Keys[] = {
      .shapes = {list(kNames)},
      .doc = "Parts of the names of modules that are left out, or auto_filter_small_kn; the output "
             "head where nothing is written."},
+    {.name = "param_gather",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Megatron's weights live in fp8, and are gathered so (--fp8-param-gather)."},
+    {.name = "first_layers_bf16",
+     .shapes = {count(0, kMaxCount)},
+     .fallback = "0",
+     .doc = "Layers at the start of Megatron's model whose products stay in bf16."},
+    {.name = "last_layers_bf16",
+     .shapes = {count(0, kMaxCount)},
+     .fallback = "0",
+     .doc = "And at its end."},
 };
 
 constexpr Word kTeacherTypes[] = {{"bf16"}, {"fp16"}, {"fp32"}};
@@ -291,7 +307,8 @@ const Key kTrainingKeys[] = {
      .doc = "How many steps are looked at; the peak of the second is that of all later ones."},
     {.name = "float8",
      .shapes = {table(kFloat8Keys)},
-     .doc = "Linear layers as torchao's float8 training has them (torchao 0.16)."},
+     .doc = "Linear layers as torchao's float8 training has them (torchao 0.16), or products of "
+            "Transformer Engine's layers in Megatron."},
     {.name = "adapter",
      .shapes = {choice(kNone), one_of(kAdapterKeys)},
      .fallback = "none",

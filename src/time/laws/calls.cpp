@@ -50,6 +50,9 @@ bool runs_in_fp8(const Op& op, const Block& block, const Recipe& recipe) {
          has_weight(op, block);
 }
 
+/// A product of Transformer Engine's, whose casts are kernels of known traffic.
+bool is_cast_beside(const Op& op) { return op.casts.scaling != OperandScaling::none; }
+
 /// [m, k] · [k, n], `batch` times, as the forward has it; of an addition of a bias, of the product.
 MatmulShape forward_product(const OpWork& work, const Block& block, const Bindings& sizes,
                             const Recipe& recipe) {
@@ -63,6 +66,7 @@ MatmulShape forward_product(const OpWork& work, const Block& block, const Bindin
     product.cast_included = true;
   }
   if (work.op->compute == DType::fp8) product.scaling = OperandScaling::per_tensor;
+  if (is_cast_beside(*work.op)) product.scaling = work.op->casts.scaling;
   product.n = rank == 0 ? 1 : value_of(result.shape[rank - 1], sizes);
   product.k = summed_channels(work, block, sizes, product.n);
   const double columns = 2 * static_cast<double>(product.n) * static_cast<double>(product.k);
@@ -131,6 +135,18 @@ void add_casts(OpWork& work) {
   if (!work.backward_calls.empty()) put_first(work.backward_calls, casts(work.backward));
 }
 
+/// Transformer Engine's kernels cast operands, by traffic of a rule of its own.
+void add_operand_casts(OpWork& work, const Bindings& sizes) {
+  const auto cast = [&](const Expr& bytes) {
+    StreamShape shape{.op = StreamOp::cast};
+    shape.bytes = bytes.bytes(sizes).value();
+    return std::vector<KernelShape>{shape};
+  };
+  const OperandCasts& casts = work.op->casts;
+  if (!casts.forward.is_zero()) put_first(work.forward_calls, cast(casts.forward));
+  if (!work.backward_calls.empty()) put_first(work.backward_calls, cast(casts.backward));
+}
+
 /// The weight of a product, where it is kept as codes; null elsewhere.
 const Tensor* codes_of(const Op& op, const Block& block) {
   const auto is_coded = [&block](TensorId id) { return block.tensors[id].bits > 0; };
@@ -178,7 +194,11 @@ void add_products(OpWork& work, const Block& block, const Bindings& sizes, const
     }
   }
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
-  if (work.op->compute == DType::fp8) add_casts(work);
+  if (is_cast_beside(*work.op)) {
+    add_operand_casts(work, sizes);
+  } else if (work.op->compute == DType::fp8) {
+    add_casts(work);
+  }
   if (const Tensor* codes = codes_of(*work.op, block)) add_dequantization(work, *codes, sizes);
 }
 

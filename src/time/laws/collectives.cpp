@@ -5,6 +5,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
@@ -71,6 +72,31 @@ double cast_traffic(std::int64_t size) {
   return static_cast<double>(2 * made);
 }
 
+/// Counts over the whole model: no pipeline divides one that gathers in fp8.
+Float8Gathers float8_gathers(const StepWork& work, const TrainingSpec& training) {
+  Float8Gathers gathers;
+  if (!training.float8 || !training.float8->all_gather) return gathers;
+  const Graph& graph = *work.graph;
+  for (const BlockRun& run : graph.order) {
+    for (const Tensor& tensor : graph.blocks[run.block].tensors) {
+      if (tensor.role != Role::parameter || tensor.dtype != DType::fp8) continue;
+      const auto times = static_cast<double>(run.repeat);
+      gathers.tensors += times;
+      gathers.elements += times * static_cast<double>(tensor.elements().evaluate(graph.sizes));
+    }
+  }
+  return gathers;
+}
+
+/// Megatron gathers weights that live in fp8 so, but MXFP8's (param_and_grad_buffer.py), as many of
+/// a part as of the model.
+Float8Gathers te_gathers(const StepWork& work, const TrainingSpec& training, double weights) {
+  const std::optional<TeLinears>& linears = training.te_linears;
+  if (!linears || !linears->param_gather || linears->recipe == TeRecipe::mxfp8) return {};
+  const double narrow = static_cast<double>(te_linear_elements(work.graph->parameters));
+  return {.elements = weights * narrow / work.parameters};
+}
+
 /// So many messages reduce `bytes` of gradients of `size` bytes each.
 double buckets_of(const ReplicatedPart& part, double bytes, double size) {
   // reducer.hpp, kDefaultBucketBytesCap: 25 MiB. The first bucket of 1 MiB
@@ -86,6 +112,10 @@ double buckets_of(const ReplicatedPart& part, double bytes, double size) {
 }
 
 }  // namespace
+
+Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training, double weights) {
+  return training.te_linears ? te_gathers(work, training, weights) : float8_gathers(work, training);
+}
 
 double exposed(double transfer, double compute, double tail) {
   // The last piece is ready only when the backward has ended (the first one must be there before

@@ -7,11 +7,15 @@
 
 namespace memest {
 
-/// Weights whose shares FSDP2's ranks cast to fp8 and gather so (torchao's all_gather).
+/// Weights that ranks gather in fp8: shares that FSDP2's cast (torchao's all_gather), or those of
+/// Megatron that live in it.
 struct Float8Gathers {
   double elements = 0;
   double tensors = 0;
 };
+
+/// Those of a rank with so many elements of weights.
+Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training, double weights);
 
 /// One rank's weights, reduced and gathered in so many units (layers) of a training.
 struct ReplicatedPart {

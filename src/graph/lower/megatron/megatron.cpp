@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "graph/lower/megatron/megatron_quantized.hpp"
+
 namespace memest {
 namespace {
 
@@ -116,6 +118,7 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
 
 /// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
 std::optional<Unavailable> uneven(const MegatronContext& context) {
+  if (auto refused = quantized_refusal(context)) return refused;
   if (context.policy.context > 1 && context.latent) {
     return unavailable("context parallelism of latent attention");
   }
@@ -194,14 +197,14 @@ class StageWriter {
     // A stage without the embedding computes the table of angles itself (GPTModel._preprocess runs
     // on every stage).
     if (!part.embedding && part.count > 0 && context_.rotates()) {
-      append_layers({true, has_experts(first)}, 1);
+      append_layers(layer(first, true), 1);
       ++first;
     }
     const std::int64_t end = part.first + part.count;
     while (first < end) {
       std::int64_t next = first + 1;
-      while (next < end && has_experts(next) == has_experts(first)) ++next;
-      append_layers({false, has_experts(first)}, next - first);
+      while (next < end && layer(next) == layer(first)) ++next;
+      append_layers(layer(first), next - first);
       first = next;
     }
     if (!part.head) return;
@@ -222,21 +225,23 @@ class StageWriter {
     graph_.order.push_back({*known, repeat});
   }
 
-  [[nodiscard]] bool has_experts(std::int64_t layer) const {
+  [[nodiscard]] MegatronLayer layer(std::int64_t index, bool makes_table = false) const {
     const DecoderSpec& decoder = context_.decoder;
-    const LayerKind& kind = decoder.kinds[decoder.kind_of(layer)];
-    return std::holds_alternative<MixtureOfExperts>(kind.feed_forward);
+    const LayerKind& kind = decoder.kinds[decoder.kind_of(index)];
+    return {makes_table, std::holds_alternative<MixtureOfExperts>(kind.feed_forward),
+            context_.in_bf16(index)};
   }
 
   void append_layers(const MegatronLayer& layer, std::int64_t repeat) {
-    const std::size_t index = (layer.makes_table ? 1U : 0U) + (layer.has_experts ? 2U : 0U);
+    const std::size_t index =
+        (layer.makes_table ? 1U : 0U) + (layer.has_experts ? 2U : 0U) + (layer.in_bf16 ? 4U : 0U);
     append(layers_[index], repeat, [&] { return megatron_layer(context_, layer); });
   }
 
   const MegatronContext& context_;
   Graph& graph_;
   std::optional<std::size_t> embedding_;
-  std::array<std::optional<std::size_t>, 4> layers_;  // with a table of angles, of experts
+  std::array<std::optional<std::size_t>, 8> layers_;  // with a table, of experts, in bf16
   std::optional<std::size_t> head_;
   std::optional<std::size_t> loss_;
 };

@@ -37,6 +37,7 @@ struct MegatronContext {
   Expr c{1};                    ///< context-parallel ranks, of one of which s is
   std::optional<MixtureOfExperts> experts = {};
   std::optional<LatentAttention> latent = {};
+  std::optional<TeLinears> quantized = {};  ///< of the layer that is written
 
   [[nodiscard]] Precision precision() const {
     return {policy.weights, policy.weights, false, {}, policy.gradients};
@@ -45,6 +46,10 @@ struct MegatronContext {
   [[nodiscard]] bool te() const { return policy.implementation.layers == LayerSpec::te; }
   /// Megatron-LM's of 2021 and 2022.
   [[nodiscard]] bool legacy() const { return policy.implementation.layers == LayerSpec::legacy; }
+  /// Whether a layer's products stay in bf16 where those of others do not.
+  [[nodiscard]] bool in_bf16(std::int64_t layer) const {
+    return policy.te_linears && !policy.te_linears->quantizes(layer, decoder.layers());
+  }
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;
   }
@@ -89,6 +94,8 @@ TensorId row_product(BlockBuilder& block, const MegatronContext& context, Parall
 /// weight's. Else the gradient's parts are summed there.
 void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
 void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
+/// The product that attention's output goes through.
+inline constexpr std::string_view kAttentionOutput = "o_proj";
 /// LinearWithGradAccumulationAndAsyncCommunication.
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x);
@@ -132,6 +139,8 @@ TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
                            const ParallelProduct& product, TensorId x);
 TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x);
+/// The last that a product's backward makes, where its release keeps none.
+void add_unread_gradient(BlockBuilder& block, const MegatronContext& context, Op& op);
 TensorId te_rotated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                     TensorId x);
 TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
@@ -164,6 +173,7 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context);
 struct MegatronLayer {
   bool makes_table = false;  ///< where no embedding of this stage does
   bool has_experts = false;
+  bool in_bf16 = false;  ///< where products of others are in 8 or 4 bits
 
   friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
 };

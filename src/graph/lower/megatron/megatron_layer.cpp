@@ -1,5 +1,6 @@
 // TransformerLayer: norms, self-attention, MLP and the sums that bias_dropout_add makes.
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "graph/lower/megatron/megatron.hpp"
@@ -59,6 +60,12 @@ TensorId dense_part(BlockBuilder& block, const MegatronContext& context, TensorI
   return megatron_feed_forward(block, context, x);
 }
 
+/// "layer", "layer of experts (bf16)", ...
+std::string name_of(const MegatronLayer& layer) {
+  return std::string(layer.has_experts ? "layer of experts" : "layer") +
+         (layer.in_bf16 ? " (bf16)" : "");
+}
+
 }  // namespace
 
 TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
@@ -70,8 +77,10 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
   return normalize(block, part, x);
 }
 
-Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer) {
-  BlockBuilder block(layer.has_experts ? "layer of experts" : "layer", context.precision());
+Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
+  MegatronContext context = model;
+  if (!layer.in_bf16) context.quantized = context.policy.te_linears;
+  BlockBuilder block(name_of(layer), context.precision());
   const TensorId x = block.block_input(context.stream(), context.policy.weights);
   if (layer.makes_table) rotary_table(block, context);
   TensorId y = 0;

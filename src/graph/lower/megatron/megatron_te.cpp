@@ -7,6 +7,7 @@
 
 #include "graph/lower/attention/fused_core.hpp"
 #include "graph/lower/megatron/megatron.hpp"
+#include "graph/lower/megatron/megatron_quantized.hpp"
 
 namespace memest {
 namespace {
@@ -38,13 +39,6 @@ TeProduct product_of(BlockBuilder& block, const MegatronContext& context,
     made.op.inputs.push_back(block.parameter({product.name, "bias"}, {product.out}));
   }
   return made;
-}
-
-/// The last that a product's backward makes, where its release keeps none.
-void add_unread_gradient(BlockBuilder& block, const MegatronContext& context, Op& op) {
-  op.keeps_unread = context.policy.implementation.transformer_engine >= TeRelease::te_2_9;
-  if (op.keeps_unread) return;
-  BackwardWriter(op).reserve(*op.adds_to_buffer, block.dtype_of(*op.adds_to_buffer));
 }
 
 /// FlashAttention.forward: from [s, b, heads, d] to [b, s, heads, d], a copy of several sequences.
@@ -97,8 +91,15 @@ TensorId fused_core(BlockBuilder& block, const MegatronContext& context,
 
 }  // namespace
 
+void add_unread_gradient(BlockBuilder& block, const MegatronContext& context, Op& op) {
+  op.keeps_unread = context.policy.implementation.transformer_engine >= TeRelease::te_2_9;
+  if (op.keeps_unread) return;
+  BackwardWriter(op).reserve(*op.adds_to_buffer, block.dtype_of(*op.adds_to_buffer));
+}
+
 TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
                            const ParallelProduct& product, TensorId x) {
+  if (context.quantized) return quantized_product(block, context, product, x);
   auto [op, flops, dtype] = product_of(block, context, product, x);
   const Shape rows = product.duplicated ? context.stream(product.out) : context.tokens(product.out);
   op.outputs = {block.make({product.name, "out"}, rows, dtype)};
@@ -129,6 +130,7 @@ TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
 
 TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x) {
+  if (context.quantized) return quantized_product(block, context, product, x);
   auto [op, flops, dtype] = product_of(block, context, product, x);
   op.outputs = {block.make({product.name, "out"}, context.stream(), dtype)};
   BackwardWriter backward(op);

@@ -1,10 +1,12 @@
 // Experts over layers of Transformer Engine 2.11: permutation by a map of rows (permutation.py) and
 // TEGroupedMLP over GroupedLinear (module/grouped_linear.py). Read in the sources, not recorded.
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "graph/lower/megatron/megatron.hpp"
+#include "graph/lower/megatron/megatron_quantized.hpp"
 
 namespace memest {
 namespace {
@@ -35,8 +37,21 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
   const TensorId out =
       block.make({product.name, "out"}, {Expr(product.count), product.rows, product.out}, dtype);
   op.outputs = {out};
+  std::optional<ProductCasts> casts;
+  if (context.quantized) {
+    const Expr rows = Expr(product.count) * product.rows;
+    casts.emplace(
+        context, QuantizedProduct{.name = product.name,
+                                  .weights = {op.inputs.begin() + 1, op.inputs.end()},
+                                  .weight_elements = Expr(product.count) * product.in * product.out,
+                                  .input = rows * product.in,
+                                  .output = rows * product.out});
+    casts->write_forward(block, x, op);
+  }
   BackwardWriter backward(op);
+  if (casts) casts->begin(block, backward);
   backward.give(x, backward.make(x, dtype));
+  if (casts) casts->end(backward);
   op.keeps_unread = context.policy.implementation.transformer_engine == TeRelease::te_2_11;
   if (!op.keeps_unread) {
     // As many as there are weights, alive together.
@@ -45,6 +60,9 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
   }
   const Expr flops = Expr(2 * product.count) * product.rows * product.in * product.out;
   block.emit(std::move(op), {flops, Expr(2) * flops});
+  for (const TensorId kept : block.ops().back().outputs) {
+    if (kept != out) block.set_needs_gradient(kept, false);
+  }
   return out;
 }
 

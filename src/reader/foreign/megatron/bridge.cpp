@@ -62,6 +62,15 @@ constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
                                              "model.bf16",
                                              "model.fp16",
                                              "mixed_precision",
+                                             "model.fp8",
+                                             "model.fp8_recipe",
+                                             "model.fp8_param",
+                                             "model.fp4",
+                                             "model.fp4_recipe",
+                                             "model.fp4_param",
+                                             "model.first_last_layers_bf16",
+                                             "model.num_layers_at_start_in_bf16",
+                                             "model.num_layers_at_end_in_bf16",
                                              "ddp.grad_reduce_in_fp32",
                                              "optimizer.clip_grad",
                                              "optimizer.use_precision_aware_optimizer",
@@ -86,10 +95,10 @@ constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
                                              "model.virtual_pipeline_model_parallel_size"};
 constexpr auto kDerived = all_derived(kDerivedKeys);
 
-constexpr std::string_view kNarrow = "arithmetic of Transformer Engine in fewer than 16 bits";
 constexpr KeyRow kRefused[] = {
-    refused_key("model.fp8", "none", kNarrow),
-    refused_key("model.fp4", "none", kNarrow),
+    refused_key("model.fp8_dot_product_attention", "false", "attention in fp8"),
+    refused_key("model.fp8_multi_head_attention", "false", "attention in fp8"),
+    refused_key("model.fp8_quantizer_factory", "none", "a recipe of one's own"),
     refused_key("peft", "none", "an adapter on Megatron's layers"),
     refused_key("dist.use_megatron_fsdp", "false", "Megatron's FSDP"),
     refused_key("ddp.use_megatron_fsdp", "false", "Megatron's FSDP"),
@@ -225,9 +234,9 @@ constexpr std::string_view kByParallel[] = {"model", "train.micro_batch_size"};
 constexpr std::string_view kByGlobal[] = {"model", "train.global_batch_size"};
 constexpr std::string_view kByContainer[] = {"model.tensor_model_parallel_size"};
 constexpr TellingKeys kTelling[] = {kByParallel, kByGlobal, kByContainer};
-constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary, write_experts,
-                                       write_layer_kinds, write_types,      write_states,
-                                       write_checkpoints, write_layers_of,  write_stages};
+constexpr Derivation kDerivations[] = {
+    write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
+    write_quantized, write_states,     write_checkpoints, write_layers_of,   write_stages};
 
 constexpr Dialect kDialect = {.name = "megatron-bridge",
                               .noun = "Megatron-Bridge's YAML",

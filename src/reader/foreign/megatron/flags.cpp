@@ -81,6 +81,15 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "--accumulate-allreduce-grads-in-fp32",
                                              "--grad-reduce-in-bf16",
                                              "--clip-grad",
+                                             "--fp8-format",
+                                             "--fp8-recipe",
+                                             "--fp8-param-gather",
+                                             "--fp4-format",
+                                             "--fp4-recipe",
+                                             "--fp4-param-gather",
+                                             "--first-last-layers-bf16",
+                                             "--num-layers-at-start-in-bf16",
+                                             "--num-layers-at-end-in-bf16",
                                              "--use-precision-aware-optimizer",
                                              "--main-grads-dtype",
                                              "--main-params-dtype",
@@ -125,12 +134,9 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "env.PYTORCH_ALLOC_CONF"};
 constexpr auto kDerived = all_derived(kDerivedKeys);
 
-constexpr std::string_view kNarrow = "arithmetic of Transformer Engine in fewer than 16 bits";
 constexpr std::string_view kOtherFsdp = "Megatron's FSDP";
 constexpr std::string_view kOtherModel = "a model other than GPT";
 constexpr KeyRow kRefused[] = {
-    refused_key("--fp8-format", "none", kNarrow),
-    refused_key("--fp4-format", "none", kNarrow),
     refused_key("--use-megatron-fsdp", "false", kOtherFsdp),
     refused_key("--use-custom-fsdp", "false", kOtherFsdp),
     refused_key("--use-torch-fsdp2", "false", "FSDP2 around Megatron's layers"),
@@ -251,10 +257,10 @@ constexpr std::span<const KeyRow> kTables[] = {
 
 constexpr std::string_view kByLayers[] = {"--num-layers", "--num-attention-heads"};
 constexpr TellingKeys kTelling[] = {kByLayers};
-constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary, write_experts,
-                                       write_layer_kinds, write_types,      write_states,
-                                       write_checkpoints, write_layers_of,  write_stages,
-                                       write_gpus,        write_environment};
+constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary,  write_experts,
+                                       write_layer_kinds, write_types,       write_quantized,
+                                       write_states,      write_checkpoints, write_layers_of,
+                                       write_stages,      write_gpus,        write_environment};
 
 constexpr Dialect kDialect = {.name = "megatron",
                               .noun = "Megatron-LM's command line",

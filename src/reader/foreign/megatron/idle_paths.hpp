@@ -138,27 +138,16 @@ inline constexpr std::string_view kValuePaths[] = {"model.softmax_scale",
 inline constexpr auto kValueRows = all_no_effect(kValuePaths, "values of the model");
 
 inline constexpr std::string_view kNarrowPaths[] = {"model.activation_func_fp8_input_store",
-                                                    "model.fp8_recipe",
-                                                    "model.fp8_param",
-                                                    "model.fp8_quantizer_factory",
                                                     "model.fp8_margin",
                                                     "model.fp8_interval",
                                                     "model.fp8_amax_history_len",
                                                     "model.fp8_amax_compute_algo",
                                                     "model.fp8_wgrad",
-                                                    "model.fp8_dot_product_attention",
-                                                    "model.fp8_multi_head_attention",
                                                     "model.tp_only_amax_red",
-                                                    "model.first_last_layers_bf16",
-                                                    "model.num_layers_at_start_in_bf16",
-                                                    "model.num_layers_at_end_in_bf16",
-                                                    "model.fp4_recipe",
-                                                    "model.fp4_param",
                                                     "model.fp4_quantizer_factory",
                                                     "model.moe_router_padding_for_quantization",
                                                     "model.moe_router_padding_for_fp8",
                                                     "model.disable_parameter_transpose_cache"};
-inline constexpr auto kNarrowRows =
-    all_no_effect(kNarrowPaths, "products in fewer than 16 bits, which are refused");
+inline constexpr auto kNarrowRows = all_no_effect(kNarrowPaths, "how values are cast");
 
 }  // namespace memest::megatron

@@ -51,6 +51,10 @@ void write_experts(ForeignImport& file);
 void write_layer_kinds(ForeignImport& file);
 void write_types(ForeignImport& file);
 void write_states(ForeignImport& file);
+/// Products in 8 and 4 bits.
+void write_quantized(ForeignImport& file);
+/// Whether mixed_precision names a precision with such products, beside weights in bf16.
+bool is_quantized_precision(const std::string& name);
 void write_checkpoints(ForeignImport& file);
 void write_layers_of(ForeignImport& file);
 /// Whether the file asks for layers of Megatron-LM before megatron-core, which it then writes with

@@ -36,17 +36,15 @@ void write_yaml_types(const MegatronFile& megatron) {
   }
   if (mixed->kind == ValueKind::scalar) {
     const auto* const row = std::ranges::find(kPrecisions, mixed->text, &PrecisionWord::name);
+    if (is_quantized_precision(mixed->text)) {
+      return file.write("training.precision", "megatron", {kMixed});
+    }
     if (row == std::end(kPrecisions)) {
       return file.refuse(kMixed, "the precision " + quote(mixed->text),
-                         "known are bf16_mixed and fp16_mixed");
+                         "known are bf16_mixed, fp16_mixed and bf16_with_ fp8 of their kinds");
     }
     if (row->half) return write_half(megatron, kMixed, true);
     return file.write("training.precision", "megatron", {kMixed});
-  }
-  for (const std::string_view narrow : {"mixed_precision.fp8", "mixed_precision.fp4"}) {
-    if (file.find(narrow) != nullptr) {
-      return file.refuse(narrow, "arithmetic of Transformer Engine in fewer than 16 bits");
-    }
   }
   const bool wide = file.flag("mixed_precision.grad_reduce_in_fp32", true);
   const std::string_view own = wide ? "megatron" : "megatron-bf16-grad";

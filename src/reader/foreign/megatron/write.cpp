@@ -20,7 +20,8 @@ constexpr ExportRow kStep[] = {
     written("training.seq_len"),
     written("training.micro_batch"),
     written("training.gradient_accumulation"),
-    held("training.precision", "megatron|megatron-bf16-grad|fp32"),
+    held("training.precision",
+         "megatron|megatron-bf16-grad|fp32|fp8|fp8-current|fp8-blockwise|mxfp8|nvfp4"),
     held("training.optimizer.name", "adamw"),
     // Transformer Engine's AdamW is fused, PyTorch's is foreach: which of them, its layers decide.
     beside("training.optimizer.implementation"),
@@ -37,7 +38,7 @@ constexpr ExportRow kStep[] = {
     held("training.loss", "cross-entropy"),
     held("training.dropout", "own"),
     held("training.adapter", "none"),
-    held("training.float8", "none"),
+    written("training.float8"),
     held("training.teacher", "none"),
     held("training.data.workers", "0"),
     held("training.data.prefetch", "none"),
@@ -230,6 +231,25 @@ void add_precise_optimizer(const TrainingSpec& training, Arguments& list) {
   add("--exp-avg-sq-dtype", own_type_of("exp_avg_sq", training.optimizer));
 }
 
+/// Recipes of Transformer Engine. MXFP8 takes one format, others a wider one for gradients.
+void add_quantized(const TrainingSpec& training, Arguments& list) {
+  if (!training.te_linears) return;
+  const TeLinears& linears = *training.te_linears;
+  const std::string word(name_of(linears.recipe));
+  if (linears.recipe == TeRecipe::nvfp4) {
+    list.add("--fp4-format", "e2m1");
+    list.add("--fp4-recipe", word);
+  } else {
+    list.add("--fp8-format", linears.recipe == TeRecipe::mxfp8 ? "e4m3" : "hybrid");
+    list.add("--fp8-recipe", word);
+  }
+  list.add_if(linears.param_gather, "--fp8-param-gather");
+  if (linears.first_bf16 + linears.last_bf16 == 0) return;
+  list.add_if(true, "--first-last-layers-bf16");
+  list.add("--num-layers-at-start-in-bf16", linears.first_bf16);
+  list.add("--num-layers-at-end-in-bf16", linears.last_bf16);
+}
+
 std::string training_arguments(const Job& job) {
   const TrainingSpec& training = *job.training;
   const Implementation& kernels = training.implementation;
@@ -238,6 +258,7 @@ std::string training_arguments(const Job& job) {
   list.add("--global-batch-size", job.global_batch());
   list.add_if(training.recipe.name != "fp32", "--bf16");
   list.add_if(training.recipe.name == "megatron-bf16-grad", "--grad-reduce-in-bf16");
+  add_quantized(training, list);
   list.add("--optimizer", "adam");
   add_precise_optimizer(training, list);
   list.add("--clip-grad", training.clip_gradients ? "1.0" : "0.0");
