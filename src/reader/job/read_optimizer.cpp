@@ -15,10 +15,11 @@ namespace memest {
 namespace {
 
 /// PyTorch's own; in the Trainer (TrainingArguments.optim), in train.py (configure_optimizers)
-/// and in Megatron beside Transformer Engine (its FusedAdam) AdamW is fused.
+/// in Megatron beside Transformer Engine (its FusedAdam) and in nanotron AdamW is fused.
 OptimizerImplementation default_implementation(const TrainingSpec& spec) {
-  const bool fused =
-      row_of(spec.implementation.loop).fused_adamw || spec.implementation.layers == LayerSpec::te;
+  const bool fused = row_of(spec.implementation.loop).fused_adamw ||
+                     row_of(spec.implementation.framework).fused_adamw ||
+                     spec.implementation.layers == LayerSpec::te;
   return fused && spec.optimizer.rule == OptimizerRule::adamw
              ? OptimizerImplementation::fused
              : spec.optimizer.implementations.front().implementation;
