@@ -105,6 +105,10 @@ CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t lay
       plan.to_end = !compiled;
       plan.stops_early = compiled;
       break;
+    case CheckpointRule::reentrant:
+      plan.holds_answer = true;
+      plan.saves_arguments = true;
+      break;
     case CheckpointRule::megatron:  // core/tensor_parallel/random.py, CheckpointFunction
       plan.holds_answer = true;
       plan.saves_arguments = true;

@@ -9,9 +9,9 @@
 namespace memest {
 namespace {
 
-constexpr std::array kFrameworks = {Framework::transformers, Framework::torchtitan,
-                                    Framework::megatron,     Framework::nanogpt,
-                                    Framework::textbook,     Framework::plain};
+constexpr std::array kFrameworks = {
+    Framework::transformers, Framework::torchtitan, Framework::megatron, Framework::nanotron,
+    Framework::nanogpt,      Framework::textbook,   Framework::plain};
 
 constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer};
 
@@ -34,6 +34,15 @@ constexpr std::array kPrecisionsOfMegatron = {
     PrecisionName{"mixed-fp32-grad", "megatron"},
     PrecisionName{"amp-bf16", "megatron"},
     PrecisionName{"fsdp2-bf16", "megatron"},
+};
+
+// model.dtype bfloat16 with optimizer.accumulate_grad_in_fp32 is the only pair that is followed.
+constexpr std::array kPrecisionsOfNanotron = {
+    PrecisionName{"mixed", "mixed-fp32-grad"},
+    PrecisionName{"megatron", "mixed-fp32-grad"},
+    PrecisionName{"megatron-bf16-grad", "mixed-fp32-grad"},
+    PrecisionName{"amp-bf16", "mixed-fp32-grad"},
+    PrecisionName{"fsdp2-bf16", "mixed-fp32-grad"},
 };
 
 constexpr FrameworkRow kTransformers = {
@@ -134,6 +143,31 @@ constexpr FrameworkRow kMegatron = {
     .change_words = &kWordsOfMegatron,
 };
 
+// The repository at the time of the Ultra-Scale Playbook's runs (models/llama.py, trainer.py,
+// helpers.py, optim/gradient_accumulator.py): bf16 weights with an optimizer of fp32 copies.
+constexpr FrameworkRow kNanotron = {
+    .name = "nanotron",
+    .recorded = {"nanotron", "0.4"},
+    .asks = "nanotron's model, loop and YAML file; weights converted",
+    .own = {Framework::nanotron, AttentionKernel::flash_2, LossKernel::vocab_parallel,
+            NormKernel::fused},
+    .torch_precisions_alone = true,
+    .fused_adamw = true,
+    .precision = "mixed-fp32-grad",
+    .precisions = kPrecisionsOfNanotron,
+    .splits = {.tensor = true, .pipeline = true, .ties_over_stages = true, .deals_by_cost = true},
+    // AllForwardAllBackwardPipelineEngine and OneForwardOneBackwardPipelineEngine.
+    .schedules = PipelineSchedules::gpipe,
+    .sharer = Sharer::nanotron,
+    .replicates_divided_models = true,
+    // FP32GradientAccumulator: _contiguous_fp32_grad_buffer, made before the first step; backward()
+    // adds all gradients to it behind loss.backward().
+    .gradient_buffer = true,
+    .adds_behind_backward = true,
+    // LlamaDecoderLayer._checkpointed_forward: CheckpointFunction.apply.
+    .checkpoints = CheckpointRule::reentrant,
+};
+
 constexpr FrameworkRow kNanoGpt = {
     .name = "nanogpt",
     .recorded = {"nanoGPT", "3adf61e"},
@@ -212,6 +246,8 @@ const FrameworkRow& row_of(Framework framework) {
       return kTorchtitan;
     case Framework::megatron:
       return kMegatron;
+    case Framework::nanotron:
+      return kNanotron;
     case Framework::nanogpt:
       return kNanoGpt;
     case Framework::textbook:

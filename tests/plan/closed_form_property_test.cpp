@@ -198,6 +198,35 @@ class Specs : test::Draws {
            << ", distributed_optimizer: " << flag()
            << "}\nhardware: {gpu: h100-sxm-80gb, count: " << 2 * pipeline_ << "}\n";
   }
+  /// Under nanotron, of one stage or of several.
+  std::string draw_nanotron(bool staged) {
+    pipeline_ = staged ? one_of(2, 4) : 1;
+    const int tensor = one_of(1, 2);
+    const int data = one_of(1, 2, 8);
+    const int kv_heads = one_of(2, 4);
+    const int heads = kv_heads * one_of(1, 2, 3);
+    const int hidden_size = heads * one_of(64, 128);
+    return test::Text() << "model: {family: decoder, layers: " << pipeline_ * one_of(2, 3, 5)
+                        << ", hidden_size: " << hidden_size << ", heads: " << heads
+                        << ", kv_heads: " << kv_heads
+                        << ", ffn_size: " << hidden_size * one_of(2, 3, 4)
+                        << ", vocab_size: " << one_of(512, 1024, 5120)
+                        << ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0, "
+                           "max_positions: 2048, tied_embeddings: "
+                        << (staged ? "false" : flag())
+                        << "}\ntraining: {micro_batch: " << one_of(1, 2, 4)
+                        << ", seq_len: " << one_of(256, 512, 1024)
+                        << ", recompute: " << one_of("none", "none", "full")
+                        << ", gradient_accumulation: " << pipeline_ * one_of(1, 2)
+                        << ", implementation: nanotron}\nparallelism: {data: " << data
+                        << ", tensor: " << tensor
+                        << ", sequence: " << (tensor > 1 ? flag() : "false")
+                        << ", zero: " << one_of("0", "1") << ", pipeline: " << pipeline_
+                        << (staged ? one_of("", ", schedule: gpipe") : "")
+                        << "}\nhardware: {gpu: h100-sxm-80gb, count: " << data * tensor * pipeline_
+                        << "}\n";
+  }
+
   [[nodiscard]] int pipeline() const { return pipeline_; }
 
   /// The layers compiled: torchtitan's over data-parallel ranks, or those of transformers.
@@ -392,6 +421,32 @@ TEST_CASE("so is that of a stage of Megatron-core: to 0.01 % in three jobs of fo
     if (distance <= 0.0001) ++close;
   }
   CHECK(close >= kJobs * 3 / 4);
+}
+
+TEST_CASE("so is that of nanotron: to 0.1 % in nine jobs of ten") {
+  constexpr int kJobs = 80;
+  Specs specs(7);
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw_nanotron(false);
+    INFO(spec);
+    const double distance = distance_of(spec);
+    CHECK(distance <= 0.02);
+    if (distance <= 0.001) ++close;
+  }
+  CHECK(close >= kJobs * 9 / 10);
+}
+
+TEST_CASE("and of its pipelines, whose stages are dealt by cost") {
+  constexpr int kJobs = 20;
+  Specs specs(8);
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw_nanotron(true);
+    for (int rank = 0; rank < specs.pipeline(); ++rank) {
+      INFO(spec << "rank " << rank);
+      CHECK(distance_of(spec, rank) <= 0.04);
+    }
+  }
 }
 
 TEST_CASE("it sees the flat buffers that are made before the first step, where they are most") {

@@ -47,7 +47,8 @@ TEST_CASE("what a row says hangs together") {
       CHECK(row.schedules == PipelineSchedules::none);
       CHECK(row.stages_of_rank == 1);
       CHECK(row.end_layers == 0);
-      CHECK_FALSE((splits.own_ends || splits.deals || splits.ties_over_stages));
+      CHECK_FALSE(
+          (splits.own_ends || splits.deals || splits.deals_by_cost || splits.ties_over_stages));
     }
     if (splits.context_in_te_alone) CHECK((splits.context && row.has_layer_specs));
     // A precision that it does not call by its own name stays what it is.

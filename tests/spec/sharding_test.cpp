@@ -39,7 +39,10 @@ TEST_CASE("replicas are reduced as their framework does it") {
     Job job = job_under(framework);
     job.parallelism.data = 2;
     CHECK(shards_by<ReplicasOfDdp>(job) == row.ddp);
-    CHECK(shards_by<MegatronBuffer>(job) == row.gradient_buffer);
+    CHECK(shards_by<MegatronBuffer>(job) == (row.sharer == Sharer::megatron));
+    CHECK(shards_by<GradientAccumulator>(job) == (row.sharer == Sharer::nanotron));
+    CHECK((shards_by<MegatronBuffer>(job) || shards_by<GradientAccumulator>(job)) ==
+          row.gradient_buffer);
     CHECK(shards_by<Unsharded>(job) == row.is_formula);
   }
 }
@@ -53,6 +56,7 @@ TEST_CASE("ZeRO is DeepSpeed's where a framework runs that, elsewhere a formula 
     job.parallelism.zero = ZeroStage::optimizer;
     CHECK(shards_by<DeepSpeedZero>(job) == (row.sharer == Sharer::deepspeed));
     CHECK(shards_by<MegatronBuffer>(job) == (row.sharer == Sharer::megatron));
+    CHECK(shards_by<GradientAccumulator>(job) == (row.sharer == Sharer::nanotron));
     const bool formula = row.sharer == Sharer::none || row.sharer == Sharer::zero_stages;
     CHECK(shards_by<SharesOfFormula>(job) == formula);
   }

@@ -31,6 +31,7 @@ struct ModelSplits {
   bool ties_over_stages = false;  ///< the first and last stage may share a tied embedding
   bool own_ends = false;          ///< first and last stages with layers of their own number
   bool deals = false;             ///< layers over any number of stages, as evenly as it goes
+  bool deals_by_cost = false;     ///< layers and head over stages of as equal a cost as it goes
   bool expert = false;
   bool by_dtensor = false;  ///< tensor ranks hold torch.distributed.tensor's shards
 
@@ -40,6 +41,7 @@ struct ModelSplits {
 /// Beside 1F1B.
 enum class PipelineSchedules : std::uint8_t {
   none,
+  gpipe,
   interleaved,
   all  ///< torch.distributed.pipelining's
 };
@@ -49,15 +51,21 @@ enum class Sharer : std::uint8_t {
   none,
   deepspeed,    ///< ZeRO 1 to 3, with what each offloads
   zero_stages,  ///< ZeRO's stages as a formula, which offloads nothing
-  megatron      ///< its distributed optimizer
+  megatron,     ///< its distributed optimizer
+  nanotron      ///< ZeRO 1: a part of every parameter a rank
 };
+/// Whether ranks may divide the optimizer's states, and nothing else.
+constexpr bool divides_optimizer_alone(Sharer sharer) {
+  return sharer == Sharer::megatron || sharer == Sharer::nanotron;
+}
 
 /// Who recomputes, and how far.
 enum class CheckpointRule : std::uint8_t {
-  torch,     ///< torch.utils.checkpoint: a second forward ends behind what it saves last
-  layers,    ///< torch.utils.checkpoint around each layer by itself, with early_stop=False
-  megatron,  ///< its own re-entrant function, over the layers of a stage
-  formula    ///< whole forwards are counted
+  torch,      ///< torch.utils.checkpoint: a second forward ends behind what it saves last
+  layers,     ///< torch.utils.checkpoint around each layer by itself, with early_stop=False
+  reentrant,  ///< torch.utils.checkpoint.CheckpointFunction around each layer by itself
+  megatron,   ///< its own re-entrant function, over the layers of a stage
+  formula     ///< whole forwards are counted
 };
 
 /// How fully_shard cuts a model: a unit a layer; of the rest, parts or one unit.
@@ -97,6 +105,7 @@ struct FrameworkRow {
   bool is_compared = false;   ///< by a search whose spec names no implementation
   /// Its layers are its own code's: no Transformer Engine, no optimizer of Megatron's.
   bool torch_precisions_alone = false;
+  bool fused_adamw = false;                 ///< where the spec says nothing else, whatever the loop
   std::string_view precision = "amp-bf16";  ///< where the spec says none
   std::span<const PrecisionName> precisions = {};
 
@@ -116,6 +125,8 @@ struct FrameworkRow {
   bool replicates_divided_models = false;   ///< whole copies of a model that other ranks divide
   bool ddp = false;                         ///< replicas are PyTorch's DistributedDataParallel
   bool gradient_buffer = false;             ///< one for all gradients, there for good
+  /// To that buffer: until then all of a backward's gradients lie beside it.
+  bool adds_behind_backward = false;
   CheckpointRule checkpoints = CheckpointRule::torch;
   /// Selective recompute is a checkpoint around each layer that keeps what contractions make, else
   /// one around the parts of a layer that are recomputed.

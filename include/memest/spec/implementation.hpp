@@ -12,6 +12,7 @@ enum class Framework : std::uint8_t {
   transformers,
   torchtitan,
   megatron,
+  nanotron,
   nanogpt,
   textbook,
   plain

@@ -35,7 +35,8 @@ LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
       units_(units),
       layer_count_(layer_count),
       zero_(graph_, job),
-      in_buffer_(adds_to_gradient_buffer(training_.implementation)),
+      accumulator_(graph_, job),
+      in_buffer_(adds_to_gradient_buffer(training_.implementation) && !accumulator_.exist()),
       persist_(gradients_persist(job)) {
   for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
     elements_.push_back(moments.of(block, BlockPass::keep_all).end.gradient_elements);
@@ -99,6 +100,8 @@ std::vector<LedgerTerm> LedgerGradients::at(const Site& site, const Moment& mome
                                             const Expr& later) const {
   std::vector<LedgerTerm> result = terms(site, moment, later);
   for (LedgerTerm& term : zero_.reducing(site, moment)) result.push_back(std::move(term));
+  const Expr complete = moment.gradient_elements - moment.new_gradient_elements;
+  for (LedgerTerm& term : accumulator_.reducing(site, complete)) result.push_back(std::move(term));
   return result;
 }
 
@@ -173,8 +176,20 @@ DeepSpeedTerms::Instant LedgerGradients::buffers_made(const Expr& flat, const Ex
   return {"flat buffers, before the first step", std::move(terms), false};
 }
 
+std::vector<DeepSpeedTerms::Instant> LedgerGradients::reduced_and_gathered() const {
+  std::vector<DeepSpeedTerms::Instant> instants;
+  for (AccumulatorTerms::Together& together : accumulator_.steps(graph_)) {
+    if (!together.beside_residents) {
+      for (LedgerTerm& term : process_terms(graph_)) together.terms.push_back(std::move(term));
+    }
+    instants.push_back({together.name, std::move(together.terms), together.beside_residents});
+  }
+  return instants;
+}
+
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
   if (in_buffer_) return flat_buffers();
+  if (accumulator_.exist()) return reduced_and_gathered();
   if (!units_.exist()) return zero_.steps(graph_);
   std::vector<DeepSpeedTerms::Instant> instants;
   for (LedgerUnits::Hook& hook : units_.sharding()) {
@@ -185,6 +200,7 @@ std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
 
 /// Whole until the unit is reduced, else a rank's share.
 Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
+  if (accumulator_.exist()) return size_of(training_.recipe.weights) * elements;
   if (units_.exist() && units_.holds()) return {};
   if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);
   if ((units_.exist() && persist_) || gradients_on_host(job_)) return {};
@@ -197,14 +213,15 @@ Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
 Expr LedgerGradients::own(std::size_t block, const Moment& moment) const {
   if (units_.exist() && units_.holds()) return units_.unsummed(moment);
   if (units_.exist()) return units_.whole_gradients(moment.gradient_elements);
-  return persist_ ? Expr() : bytes_of(block, moment.gradient_elements);
+  const bool counted = persist_ && !accumulator_.exist();
+  return counted ? Expr() : bytes_of(block, moment.gradient_elements);
 }
 
 /// The running operation's where it stands beside the one that stays: to be cast, to be added to
 /// it, or to be divided over the ranks.
 Expr LedgerGradients::arriving(const Moment& moment) const {
   const Recipe& recipe = training_.recipe;
-  if (units_.exist()) return {};
+  if (units_.exist() || accumulator_.exist()) return {};
   // Autocast's cast has a backward of its own, which widens the gradient as one of its operations.
   const bool cast =
       recipe.compute != recipe.gradients && !recipe.autocast && !recipe.trained.has_value();
@@ -240,15 +257,18 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
   const Block& block = graph_.blocks[site.block];
   // A tied head's gradient comes with the first operation of the backward and waits to its end, in
   // the type of the product that made it.
-  const DType arriving_type = in_buffer_ || units_.exist() ? recipe.compute : recipe.gradients;
+  const DType arriving_type =
+      in_buffer_ || units_.exist() || accumulator_.exist() ? recipe.compute : recipe.gradients;
   const Expr tied = size_of(arriving_type) * waiting_elements(site);
   std::vector<LedgerTerm> result;
-  if (!persist_ || units_.exist()) {
-    result.push_back({"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
-                      TermGroup::gradients, later + own(site.block, moment),
+  const bool sums = persist_ && !accumulator_.exist();
+  if (!sums || units_.exist()) {
+    const DType type = accumulator_.exist() ? recipe.weights : recipe.gradients;
+    result.push_back({"gradients (" + std::string(name_of(type)) + ") so far", TermGroup::gradients,
+                      later + own(site.block, moment),
                       "PyTorch: a gradient appears when its operation's backward runs", ""});
   }
-  if (persist_ && (!units_.exist() || units_.holds())) {
+  if (sums && (!units_.exist() || units_.holds())) {
     result.push_back({"gradient of the tied head", TermGroup::gradients, tied,
                       "PyTorch: it waits for the embedding's, to be added to it", ""});
   }

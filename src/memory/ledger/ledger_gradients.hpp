@@ -9,6 +9,7 @@
 
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
+#include "memory/accumulator/accumulator_terms.hpp"
 #include "memory/engine/sites.hpp"
 #include "memory/ledger/deepspeed_terms.hpp"
 #include "memory/ledger/ledger_terms.hpp"
@@ -42,6 +43,10 @@ class LedgerGradients {
   [[nodiscard]] std::vector<DeepSpeedTerms::Instant> steps() const;
   /// DeepSpeed's buckets and gathered weights.
   [[nodiscard]] const DeepSpeedTerms& stages() const { return zero_; }
+  /// Terms that are there from the constructor, or the first forward, on.
+  [[nodiscard]] std::vector<LedgerTerm> residents() const {
+    return accumulator_.exist() ? accumulator_.residents() : zero_.residents();
+  }
 
   /// All of them, between the backward pass and zero_grad.
   [[nodiscard]] std::vector<LedgerTerm> all() const;
@@ -74,6 +79,7 @@ class LedgerGradients {
   [[nodiscard]] Expr waiting_elements(const Site& site) const;
   [[nodiscard]] Expr unreduced_elements() const;
   [[nodiscard]] std::vector<DeepSpeedTerms::Instant> flat_buffers() const;
+  [[nodiscard]] std::vector<DeepSpeedTerms::Instant> reduced_and_gathered() const;
   [[nodiscard]] DeepSpeedTerms::Instant buffers_made(const Expr& flat, const Expr& waiting) const;
   [[nodiscard]] std::int64_t layers_of_experts(std::span<const BlockRun> chunk) const;
   [[nodiscard]] std::vector<LedgerTerm> terms(const Site& site, const Moment& moment,
@@ -85,6 +91,7 @@ class LedgerGradients {
   const LedgerUnits& units_;
   LayerCount layer_count_;
   DeepSpeedTerms zero_;
+  AccumulatorTerms accumulator_;
   bool in_buffer_;
   bool persist_;
   std::vector<Expr> elements_;  // of each block, tied weights included

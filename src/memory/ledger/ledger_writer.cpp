@@ -114,7 +114,7 @@ class LedgerWriter {
     add_terms(always_, earlier_batch_terms(graph_, job_));
     if (training_.hold_outputs) add_term(always_, held_logits_term(graph_));
     add_terms(always_, process_terms(graph_));
-    add_terms(always_, gradients_.stages().residents());
+    add_terms(always_, gradients_.residents());
     add_terms(always_, stages_.residents());
     add_terms(all_gradients_, gradients_.all());
   }

@@ -11,6 +11,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memory/accumulator/nanotron_program.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/generation/generation_loop.hpp"
@@ -301,6 +302,7 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
 std::optional<Unavailable> refusal(const Job& job) {
   const Sharding sharding = sharding_of(job);
   if (std::holds_alternative<MegatronBuffer>(sharding)) return std::nullopt;
+  if (std::holds_alternative<GradientAccumulator>(sharding)) return std::nullopt;
   if (std::holds_alternative<DeepSpeedZero>(sharding)) return deepspeed_refusal(job);
   const bool in_units = units_of(sharding) != nullptr;
   const auto* shares = std::get_if<SharesOfFormula>(&sharding);
@@ -345,6 +347,9 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
   if (is_megatron_deepspeed(job)) {
     return write_megatron_deepspeed({graph, job, rank, settings_of(graph, job, nullptr)});
+  }
+  if (shards_by<GradientAccumulator>(job)) {
+    return write_nanotron(graph, job, rank, device_of(job.hardware.gpu));
   }
   if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
   Timeline timeline;

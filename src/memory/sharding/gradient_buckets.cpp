@@ -11,14 +11,13 @@ namespace {
 /// torch.distributed._DEFAULT_FIRST_BUCKET_BYTES.
 constexpr std::int64_t kFirstBucket = kMiB;
 
-}  // namespace
-
-std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& bytes, std::int64_t cap) {
+std::vector<std::int64_t> sizes_of(const std::vector<TensorBucket>& buckets) {
   std::vector<std::int64_t> sizes;
-  for (const TensorBucket& bucket : buckets_of(bytes, kFirstBucket, cap))
-    sizes.push_back(bucket.bytes);
+  for (const TensorBucket& bucket : buckets) sizes.push_back(bucket.bytes);
   return sizes;
 }
+
+}  // namespace
 
 GradientBuckets::GradientBuckets(const Job& job, const Inventory& inventory,
                                  const ForwardOrder& order, Recorder& recorder)
@@ -27,7 +26,7 @@ GradientBuckets::GradientBuckets(const Job& job, const Inventory& inventory,
       order_(order),
       timeline_(recorder.timeline()),
       recorder_(recorder),
-      element_bytes_(size_of(job.training->recipe.gradients)),
+      options_{.gradients = job.training->recipe.gradients},
       weights_(job.training->recipe.weights) {}
 
 HeldStorage GradientBuckets::make(LoopTensor tensor, Holding holding, std::int64_t bytes) {
@@ -42,7 +41,7 @@ void GradientBuckets::construct() {
   for (const ParameterUse& use : order_.parameters()) {
     if (use.contributions > 0) gradients = checked_add(gradients, use.elements);
   }
-  make_buckets({checked_multiply(gradients, element_bytes_)});
+  make_buckets({checked_multiply(gradients, element_bytes())});
 }
 
 /// Every rank's number of parameters, then the sizes and strides of all of them.
@@ -71,6 +70,7 @@ void GradientBuckets::broadcast() {
 }
 
 void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
+  if (!options_.sends_buffers) return;
   for (const TensorPlace& place : timeline_.buffers) {
     const DType type = inventory_.buffers[place.row].dtype;
     sent.add(type, checked_multiply(place.elements, size_of(type)));
@@ -83,6 +83,7 @@ void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
 void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
   HeldVector old = std::exchange(buckets_, {});
   if (!has_views_) old.drop();
+  sizes_ = sizes;
   for (const std::int64_t size : sizes) {
     buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::gradients, size));
   }
@@ -90,8 +91,10 @@ void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
 
 /// The new order is agreed on by all ranks: an index for each gradient, and the buckets' lengths.
 void GradientBuckets::rebuild() {
+  const std::int64_t cap = parallelism_.ddp.bucket_cap.value();
+  // DistributedDataParallel.__init__: _DEFAULT_FIRST_BUCKET_BYTES if bucket_bytes_cap_default.
   const std::vector<std::int64_t> sizes =
-      bucket_sizes(arrived_, parallelism_.ddp.bucket_cap.value());
+      sizes_of(buckets_of(arrived_, options_.gives_cap ? cap : kFirstBucket, cap));
   // Reducer::sync_bucket_indices: the indices and how many buckets there are; then their lengths.
   const std::int64_t index = size_of(DType::int32);
   HeldStorage order = make(LoopTensor::shapes, Holding::temporaries,
@@ -118,14 +121,15 @@ void GradientBuckets::before_forward(std::uint32_t instance) {
 
 /// Copied into its bucket; with views, the bucket is the gradient from then on.
 bool GradientBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
+  if (held_) return false;
   if (!has_run_) {
-    arrived_.push_back(checked_multiply(order_.parameters()[use].elements, element_bytes_));
+    arrived_.push_back(checked_multiply(order_.parameters()[use].elements, element_bytes()));
   }
   has_views_ = parallelism_.ddp.gradient_as_bucket_view;
   if (has_views_) recorder_.release(gradient);
   return has_views_;
 }
 
-void GradientBuckets::end_backward() { has_run_ = true; }
+void GradientBuckets::end_backward() { has_run_ = has_run_ || !held_; }
 
 }  // namespace memest

@@ -1,7 +1,8 @@
 // torch.nn.parallel.DistributedDataParallel, PyTorch 2.11: gradients are copied into flat buckets
 // that are reduced while the backward goes on. The first backward has one bucket for all; it tells
 // in which order gradients come, and before the second forward the buckets are made anew in that
-// order. Source: torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py.
+// order: the first is closed at 1 MiB and the others at the cap, with the gradient that reaches it.
+// Source: torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,20 @@
 
 namespace memest {
 
-/// The sizes of DDP's buckets over gradients of `bytes` each, in the order in which they come: the
-/// first is closed at 1 MiB and the others at `cap`, with the gradient that reaches it.
-std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& bytes, std::int64_t cap);
-
 class GradientBuckets final : public BlockHooks {
  public:
+  /// Arguments of the wrapper beside those that the job has.
+  struct Options {
+    DType gradients = DType::fp32;  ///< of the parameters
+    bool sends_buffers = true;      ///< broadcast_buffers
+    /// bucket_cap_mb is an argument: the first bucket is as the others.
+    bool gives_cap = false;
+  };
   GradientBuckets(const Job& job, const Inventory& inventory, const ForwardOrder& order,
                   Recorder& recorder);
+
+  /// Before construct().
+  void set_options(const Options& options) { options_ = options; }
 
   /// The constructor of DistributedDataParallel: compares shapes, sends the first rank's tensors,
   /// makes the first bucket. Where nobody has called it, the first forward does (replicate()).
@@ -33,7 +40,10 @@ class GradientBuckets final : public BlockHooks {
   void after_backward(std::uint32_t) override {}
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   void end_backward() override;
+  void hold_gradients(bool held) override { held_ = held; }
   void drop_gradients() override { has_views_ = false; }
+  /// The sizes of the buckets, the first to fill first.
+  [[nodiscard]] const std::vector<std::int64_t>& sizes() const { return sizes_; }
 
  private:
   void compare_shapes();
@@ -42,16 +52,19 @@ class GradientBuckets final : public BlockHooks {
   void make_buckets(const std::vector<std::int64_t>& sizes);
   void add_buffers(CoalescedBroadcast& sent) const;
   [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, std::int64_t bytes);
+  [[nodiscard]] std::int64_t element_bytes() const { return size_of(options_.gradients); }
 
   const Parallelism& parallelism_;
   const Inventory& inventory_;
   const ForwardOrder& order_;
   const Timeline& timeline_;
   Recorder& recorder_;
-  std::int64_t element_bytes_;  // of a gradient
+  Options options_;
   DType weights_;
   std::vector<std::int64_t> arrived_;  // sizes of gradients, as the first backward made them
+  std::vector<std::int64_t> sizes_;
   HeldVector buckets_;
+  bool held_ = false;  // under no_sync()
   bool constructed_ = false;
   bool rebuilt_ = false;
   bool has_run_ = false;    // a backward

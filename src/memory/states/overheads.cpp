@@ -111,12 +111,15 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
 
 std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
   const Sharding sharding = sharding_of(job);
+  const auto* accumulator = std::get_if<GradientAccumulator>(&sharding);
+  const bool beside_sums = accumulator != nullptr && accumulator->buckets;
   const auto* ddp = std::get_if<ReplicasOfDdp>(&sharding);
   // reducer.cpp: a bucket is one flat tensor of its gradients. Without views `.grad` is copied into
   // it and back, so both are there: 2 · 2 B a parameter in 16 bit.
-  if (ddp == nullptr || ddp->buckets.gradient_as_bucket_view) return {};
+  if (!beside_sums && (ddp == nullptr || ddp->buckets.gradient_as_bucket_view)) return {};
+  const Recipe& recipe = job.training->recipe;
   return {{"gradient buckets of DDP", TermGroup::gradients,
-           size_of(job.training->recipe.gradients) * Expr(Symbol::parameters),
+           size_of(beside_sums ? recipe.weights : recipe.gradients) * Expr(Symbol::parameters),
            "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "
            "gradients, unless gradient_as_bucket_view",
            ""}};

@@ -88,13 +88,15 @@ void add_splits(const Job& job, std::vector<Change>& changes) {
 Change twice_the_gpus(const Job& job) {
   const std::int64_t more = 2 * job.hardware.count;
   const bool megatron = sharer_of(job) == Sharer::megatron;
-  return {std::to_string(more) + " GPUs with " + (megatron ? "ZeRO 1" : "ZeRO 3"),
-          [more, megatron](Job& other) {
+  const bool optimizer_alone = divides_optimizer_alone(sharer_of(job));
+  return {std::to_string(more) + " GPUs with " + (optimizer_alone ? "ZeRO 1" : "ZeRO 3"),
+          [more, megatron, optimizer_alone](Job& other) {
             other.hardware.count = more;
             other.parallelism.data *= 2;
             // Megatron's DistributedOptimizer divides the optimizer and no more.
             if (megatron) return divide_optimizer(other.parallelism);
-            cut_states(other.parallelism, ZeroStage::optimizer_gradients_weights);
+            cut_states(other.parallelism, optimizer_alone ? ZeroStage::optimizer
+                                                          : ZeroStage::optimizer_gradients_weights);
           }};
 }
 
@@ -195,7 +197,12 @@ std::vector<Change> changes_of(const Job& job) {
     changes.push_back(
         {"distributed_optimizer", [](Job& other) { divide_optimizer(other.parallelism); }});
   }
-  if (job.parallelism.data > 1 && sharer_of(job) != Sharer::megatron && !shards) {
+  if (job.parallelism.data > 1 && sharer_of(job) == Sharer::nanotron &&
+      sharing.stage() == ZeroStage::none) {
+    changes.push_back(
+        {"ZeRO 1", [](Job& other) { cut_states(other.parallelism, ZeroStage::optimizer); }});
+  }
+  if (job.parallelism.data > 1 && !divides_optimizer_alone(sharer_of(job)) && !shards) {
     changes.push_back({"ZeRO 3", [](Job& other) {
                          cut_states(other.parallelism, ZeroStage::optimizer_gradients_weights);
                        }});
@@ -211,7 +218,7 @@ std::vector<Change> changes_of(const Job& job) {
   add_splits(job, changes);
   changes.push_back(twice_the_gpus(job));
   if (std::optional<Optimizer> small = in_8_bit(training.optimizer);
-      small && sharer_of(job) != Sharer::megatron) {
+      small && !divides_optimizer_alone(sharer_of(job))) {
     changes.push_back({training.optimizer.name + "-8bit", [small = *std::move(small)](Job& other) {
                          other.training->optimizer = small;
                        }});

@@ -72,6 +72,10 @@ class SharingChoices {
       case Sharer::megatron:
         if (replicas_ == 1) return;
         return add(Sharing::by_distributed_optimizer(), true);
+      case Sharer::nanotron:
+        // ZeroDistributedOptimizer is there for one replica too, and divides nothing.
+        if (replicas_ > 1) add(Sharing::by_stage(ZeroStage::optimizer), true);
+        return;
       case Sharer::none:
         return;
     }

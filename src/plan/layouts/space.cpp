@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/cost_split.hpp"
 
 namespace memest {
 namespace {
@@ -150,6 +151,10 @@ class LayoutSpace {
     layout.first_stage_layers = layout.last_stage_layers = 0;
     layout.account_for_embedding = layout.account_for_loss = false;
     layout.stage_layers.clear();
+    if (splits_.deals_by_cost && layout.pipeline > 1) {
+      layout.stage_layers = stages_by_cost(*decoder_, layout);
+      return !layout.stage_layers.empty();
+    }
     if (layers % layout.pipeline == 0 || splits_.deals) return true;
     if (!splits_.own_ends) return false;
     // As Megatron's --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers

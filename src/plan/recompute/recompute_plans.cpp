@@ -57,6 +57,8 @@ std::vector<RecomputeFamily> recompute_families(const Job& job) {
       return {single_layers(layers), selective};
     case CheckpointRule::megatron:
       return {first_layers(layers), selective};
+    case CheckpointRule::reentrant:
+      return {RecomputeFamily{{FullRecompute{}}}};
     case CheckpointRule::formula:
       break;
   }

@@ -24,6 +24,9 @@ struct Rule {
 void check_rules(std::span<const Rule> rules, const Value& root, const Job& job,
                  Diagnostics& diagnostics);
 
+/// Refuses, at the key that asks for it, what the implementation nanotron does not run.
+void check_nanotron(const Value& root, const Job& job, Diagnostics& diagnostics);
+
 /// Rules that hold for every pipeline schedule.
 std::span<const Rule> pipeline_rules();
 

@@ -32,12 +32,17 @@ bool divides_experts(const Job& job) { return framework_of(job).splits.expert; }
 bool divides_tensors(const Job& job) { return framework_of(job).splits.tensor; }
 bool divides_layers(const Job& job) { return framework_of(job).splits.pipeline; }
 bool divides_its_ends(const Job& job) { return framework_of(job).splits.own_ends; }
+bool lists_stages(const Job& job) {
+  return framework_of(job).splits.own_ends || framework_of(job).splits.deals_by_cost;
+}
 bool overlaps(const Job& job) { return framework_of(job).overlaps; }
 
 bool runs_schedule(const Job& job) {
   switch (framework_of(job).schedules) {
     case PipelineSchedules::none:
       return false;
+    case PipelineSchedules::gpipe:
+      return job.parallelism.schedule == Schedule::gpipe;
     case PipelineSchedules::interleaved:
       return job.parallelism.schedule == Schedule::interleaved;
     case PipelineSchedules::all:
@@ -77,7 +82,7 @@ constexpr std::array kWays = {
     Way{"account_for_loss", "a loss that counts as a layer",
         [](const Parallelism& p) { return p.account_for_loss; }, divides_its_ends},
     Way{"pipeline_layout", "stages by a list of their layers",
-        [](const Parallelism& p) { return !p.stage_layers.empty(); }, divides_its_ends},
+        [](const Parallelism& p) { return !p.stage_layers.empty(); }, lists_stages},
     Way{"schedule", "the pipeline schedule",
         [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; }, runs_schedule},
     Way{"virtual_stages", "an interleaved pipeline",

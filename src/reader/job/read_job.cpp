@@ -11,6 +11,7 @@
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/residuals.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/cost_split.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/distillation.hpp"
@@ -120,6 +121,12 @@ void set_layout_of_framework(const Value* written, Job& job) {
     parallelism.fsdp->reshard = framework.reshard;
   }
   divide_by_deepspeed(job);
+  if (framework.splits.deals_by_cost && parallelism.pipeline > 1 &&
+      parallelism.stage_layers.empty()) {
+    if (const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture)) {
+      parallelism.stage_layers = stages_by_cost(*decoder, parallelism);
+    }
+  }
   // Megatron's ZeRO 1 is its distributed optimizer, where it is not DeepSpeed's.
   const bool own = framework.sharer == Sharer::megatron && !job.training->implementation.deepspeed;
   if (own && parallelism.zero == ZeroStage::optimizer) {
@@ -171,6 +178,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_parallelism(mapping("parallelism"), job, diagnostics);
   check_megatron(root, job, diagnostics);
   check_torchtitan(root, job, diagnostics);
+  check_nanotron(root, job, diagnostics);
   check_trainer(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);

@@ -15,9 +15,10 @@ namespace memest {
 namespace {
 
 /// PyTorch's own; in the Trainer (TrainingArguments.optim), in train.py (configure_optimizers)
-/// and in Megatron beside Transformer Engine or Apex (their FusedAdam) AdamW is fused.
+/// in Megatron beside Transformer Engine or Apex (their FusedAdam) and in nanotron AdamW is fused.
 OptimizerImplementation default_implementation(const TrainingSpec& spec) {
   const bool fused = row_of(spec.implementation.loop).fused_adamw ||
+                     row_of(spec.implementation.framework).fused_adamw ||
                      spec.implementation.layers != LayerSpec::local;
   return fused && spec.optimizer.rule == OptimizerRule::adamw
              ? OptimizerImplementation::fused

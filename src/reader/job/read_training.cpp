@@ -124,7 +124,7 @@ class TrainingReader {
     if (!loop.has_data_loader) {
       error("data", "nanoGPT's train.py reads its batches without a DataLoader",
             "leave 'data' out, or set 'loop' to plain");
-    } else if (framework.sharer == Sharer::megatron) {
+    } else if (divides_optimizer_alone(framework.sharer)) {
       diagnostics_.push_back(unavailable_at(
           training_.find("data")->span, "the data loader in " + quote(framework.name),
           "leave 'data' out: which of a model's ranks load is not followed"));

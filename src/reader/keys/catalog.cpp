@@ -193,7 +193,8 @@ constexpr Key kCeilingFileKeys[] = {
 };
 
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},
-                                         {"nanogpt"},      {"textbook"},   {"plain"}};
+                                         {"nanotron"},     {"nanogpt"},    {"textbook"},
+                                         {"plain"}};
 constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
 constexpr Word kLayerWords[] = {{"te"}};
 constexpr Word kGpuCounts[] = {{"one"}, {"several"}, {"offloading"}};

@@ -29,6 +29,12 @@ Sharding of_training(const TrainingSpec& training, const Parallelism& parallelis
     if (training.implementation.deepspeed) return around_megatron(parallelism);
     return MegatronBuffer{parallelism.distributed_optimizer};
   }
+  if (framework.sharer == Sharer::nanotron) {
+    GradientAccumulator accumulator{parallelism.zero == ZeroStage::optimizer};
+    // trainer.py: _init_model wraps what has several replicas.
+    if (parallelism.data > 1) accumulator.buckets = parallelism.ddp;
+    return accumulator;
+  }
   if (parallelism.fsdp) return by_units(parallelism);
   if (training.recipe.gathered_units) {
     return SharesOfFormula{ZeroStage::optimizer_gradients_weights, true};
@@ -83,6 +89,9 @@ ZeroStage zero_stage_of(const Sharding& sharding) {
   if (units_of(sharding) != nullptr) return ZeroStage::optimizer_gradients_weights;
   if (const auto* zero = std::get_if<DeepSpeedZero>(&sharding)) return zero->stage;
   if (const auto* shares = std::get_if<SharesOfFormula>(&sharding)) return shares->stage;
+  if (const auto* accumulator = std::get_if<GradientAccumulator>(&sharding)) {
+    return accumulator->divides_optimizer ? ZeroStage::optimizer : ZeroStage::none;
+  }
   const auto* buffer = std::get_if<MegatronBuffer>(&sharding);
   return buffer != nullptr && buffer->divides_optimizer ? ZeroStage::optimizer : ZeroStage::none;
 }

@@ -54,7 +54,8 @@ class Pieces {
 
 /// Megatron's DDP, which reduces and gathers behind its passes unless it is told otherwise.
 bool has_gradient_buffer(const ReplicatedPart& part) {
-  return row_of(part.training.implementation.framework).gradient_buffer;
+  const FrameworkRow& row = row_of(part.training.implementation.framework);
+  return row.gradient_buffer && !row.adds_behind_backward;
 }
 
 /// Elements of a bucket of Megatron that overlaps: at least so many, and so many a data-parallel

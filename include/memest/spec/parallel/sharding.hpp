@@ -44,6 +44,12 @@ struct RowShards : GatheredUnits {};
 struct MegatronBuffer {
   bool divides_optimizer = false;
 };
+/// nanotron's FP32GradientAccumulator: one buffer of gradients beside those of a backward. Several
+/// replicas have DDP's buckets as well; the optimizer may step a part of every parameter a rank.
+struct GradientAccumulator {
+  bool divides_optimizer = false;
+  std::optional<DataParallelBuckets> buckets = {};
+};
 /// The shares alone, of no program: the textbook's ZeRO, a precision that gathers unit by unit.
 struct SharesOfFormula {
   ZeroStage stage = ZeroStage::none;
@@ -51,7 +57,7 @@ struct SharesOfFormula {
 };
 
 using Sharding = std::variant<Unsharded, ReplicasOfDdp, DeepSpeedZero, FlatShards, RowShards,
-                              MegatronBuffer, SharesOfFormula>;
+                              MegatronBuffer, GradientAccumulator, SharesOfFormula>;
 
 /// How the states of a job with a forward pass are sharded.
 Sharding sharding_of(const Job& job);

@@ -15,6 +15,8 @@ std::variant<Graph, Unavailable> lower_decoder_model(const ModelSpec& model,
       return lower_torchtitan(model, policy);
     case Framework::megatron:
       return lower_megatron(model, policy);
+    case Framework::nanotron:
+      return lower_nanotron(model, policy);
     case Framework::nanogpt:
       return lower_nanogpt(model, policy);
     case Framework::textbook:

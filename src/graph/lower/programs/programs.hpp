@@ -14,6 +14,8 @@ std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
                                                   const LoweringPolicy& policy);
 std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
                                                 const LoweringPolicy& policy);
+std::variant<Graph, Unavailable> lower_nanotron(const ModelSpec& model,
+                                                const LoweringPolicy& policy);
 std::variant<Graph, Unavailable> lower_nanogpt(const ModelSpec& model,
                                                const LoweringPolicy& policy);
 std::variant<Graph, Unavailable> lower_textbook(const ModelSpec& model,
