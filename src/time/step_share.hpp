@@ -14,12 +14,8 @@ namespace memest {
 double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook);
 
 /// Whether the framework's kernels explain all of a step by the laws of this GPU: Megatron-core's,
-/// where laws are of calls inside a training loop, and on Hopper.
+/// where laws are of calls inside a training loop, on Hopper and on Blackwell.
 bool explains_whole_steps(const GpuSpec& gpu, Framework framework);
-
-/// Whether recorded steps on this kind of GPU were held to the share of other kinds:
-/// Megatron-core's on Blackwell.
-bool is_held_to_recorded_steps(const GpuSpec& gpu, Framework framework);
 
 /// Whether the share is of steps of such a framework on this kind of GPU.
 bool has_recorded_steps(const GpuSpec& gpu, Framework framework);

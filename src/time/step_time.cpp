@@ -249,11 +249,6 @@ std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
     return "kernel times under sustained load over the share of recorded training steps that "
            "kernels explain";
   }
-  if (is_held_to_recorded_steps(gpu, framework)) {
-    return "kernel times under sustained load over the share that kernels explain of training "
-           "steps recorded on A100 and H100; 13 of 15 steps of Megatron recorded on B200 lie in "
-           "the interval of their kernels";
-  }
   return "kernel times under sustained load over the share that kernels explain of training steps "
          "recorded on A100 and H100; no step was recorded on this kind of GPU";
 }
