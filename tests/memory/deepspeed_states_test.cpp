@@ -78,10 +78,25 @@ TEST_CASE("BF16_Optimizer has flat weights and sums of all gradients, and copies
         std::vector{2 * elements});
   CHECK(made(timeline, Holding::gradients, LoopTensor::gradient_buffer) ==
         std::vector{4 * elements});
-  const std::vector<std::int64_t> copies =
-      made(timeline, Holding::temporaries, LoopTensor::gradient_bucket);
-  CHECK(std::ssize(copies) == 2 * job.training->steps);
-  CHECK(std::ranges::all_of(copies, [&](std::int64_t bytes) { return bytes == 2 * elements; }));
+  const auto steps = static_cast<std::size_t>(job.training->steps);
+  CHECK(made(timeline, Holding::temporaries, LoopTensor::gradient_bucket) ==
+        std::vector(steps, 2 * elements));
+  // A clone of the partition, of which its fp32 copy is made, and what the steps gather.
+  std::vector<std::int64_t> gathered(1 + steps, 2 * elements);
+  gathered.front() /= 4;
+  CHECK(made(timeline, Holding::temporaries, LoopTensor::parameter_shard) == gathered);
+}
+
+TEST_CASE("stage 1 gathers its weights in shards of half a billion elements", "[memory]") {
+  Job job = job_with("megatron-fp16", "{data: 4, zero: 1}");
+  std::get<DecoderSpec>(job.model.architecture).vocab_size = 4 * 1024 * 1024;
+  const Timeline timeline = timeline_of(job);
+  const std::int64_t elements = elements_of(timeline);
+  REQUIRE(elements / 500'000'000 == 2);
+  std::vector<std::int64_t> shards =
+      made(timeline, Holding::temporaries, LoopTensor::parameter_shard);
+  REQUIRE(std::ssize(shards) >= 2);
+  CHECK(shards[shards.size() - 2] + shards.back() == 2 * ((elements + 7) / 8 * 8));
 }
 
 TEST_CASE("behind each backward of BF16_Optimizer all gradients are widened, one at a time",

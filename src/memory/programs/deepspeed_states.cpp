@@ -50,9 +50,8 @@ void Bf16Gradients::flatten(const std::vector<StorageId>& weights) {
   make(LoopTensor::gradient_buffer, Holding::gradients, partitions_.elements(), sums_).give_up();
 }
 
-void Bf16Gradients::exchange() {
-  // allreduce_bucket: communication_data_type is bf16, so tensor.to(bf16); all_gather of a list
-  // has a flat tensor of its own (ProcessGroupNCCL, flatten_for_scatter_gather).
+void Bf16Gradients::reduce() {
+  // allreduce_bucket: communication_data_type is bf16, so tensor.to(bf16).
   make(LoopTensor::gradient_bucket, Holding::temporaries, partitions_.elements(), weights_).drop();
 }
 
@@ -80,7 +79,9 @@ void Bf16Gradients::end_backward() {
 }
 
 DeepSpeedStates::DeepSpeedStates(const Parts& parts)
-    : recorder_(parts.recorder), weights_(parts.model.job.training->recipe.weights) {
+    : recorder_(parts.recorder),
+      weights_(parts.model.job.training->recipe.weights),
+      ranks_(parts.model.job.parallelism.data) {
   if (sums_whole_gradients(parts.model.job)) {
     sums_ = std::make_unique<Bf16Gradients>(parts.model, parts.places, recorder_);
   } else {
@@ -102,14 +103,30 @@ const FlatPartitions& DeepSpeedStates::partitions() const {
   return sums_ ? sums_->partitions() : buckets_->partitions();
 }
 
+HeldStorage DeepSpeedStates::flat_weights(std::int64_t elements) {
+  return recorder_.make(checked_multiply(elements, size_of(weights_)),
+                        loop_label(Holding::temporaries, LoopTensor::parameter_shard));
+}
+
+/// all_gather_dp_groups: shards of about allgather_bucket_size elements of all ranks, each by way
+/// of a flat tensor (ProcessGroupNCCL::allgather into a list, flatten_for_scatter_gather).
+void DeepSpeedStates::gather_weights() {
+  const std::int64_t bucket = sums_ ? 5'000'000'000 : 500'000'000;
+  const std::int64_t shards = std::max<std::int64_t>(1, partitions().elements() / bucket);
+  const std::int64_t shard = partitions().partition() / shards / 2 * 2;
+  for (std::int64_t left = shards; left > 0; --left) {
+    const bool last = left == 1;
+    const std::int64_t own = last ? partitions().partition() - (shards - 1) * shard : shard;
+    flat_weights(checked_multiply(own, ranks_)).drop();
+  }
+}
+
 void DeepSpeedStates::construct(Timeline& timeline) {
   const std::vector<StorageId> weights = placed_weights(timeline);
   if (sums_) {
     sums_->flatten(weights);
     // bf16_dp_partitions[partition_id].clone().float().
-    HeldStorage clone =
-        recorder_.make(checked_multiply(partitions().partition(), size_of(weights_)),
-                       loop_label(Holding::temporaries, LoopTensor::parameter_shard));
+    HeldStorage clone = flat_weights(partitions().partition());
     optimizer_->construct();
     clone.drop();
   } else {
@@ -126,11 +143,11 @@ void DeepSpeedStates::construct(Timeline& timeline) {
 }
 
 void DeepSpeedStates::step(Recorder& /*recorder*/) {
-  if (sums_) sums_->exchange();
+  if (sums_) sums_->reduce();
   hooks().hand_over(*optimizer_);
   optimizer_->step();
   optimizer_->zero_grad();
-  if (sums_) sums_->exchange();
+  gather_weights();
 }
 
 Timeline write_megatron_deepspeed(const MegatronDeepSpeedRank& of) {

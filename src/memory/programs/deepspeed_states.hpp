@@ -32,8 +32,8 @@ class Bf16Gradients final : public BlockHooks {
   /// The flat tensor is made of `weights`, which then are its parts, and the sums with it.
   void flatten(const std::vector<StorageId>& weights);
   [[nodiscard]] const FlatPartitions& partitions() const { return partitions_; }
-  /// A flat copy in 16 bits on its way through the data ranks: of the sums, of the weights.
-  void exchange();
+  /// The sums are reduced in a copy in 16 bits.
+  void reduce();
 
   void before_forward(std::uint32_t) override {}
   void after_forward(std::uint32_t) override {}
@@ -78,9 +78,12 @@ class DeepSpeedStates final : public SteppedStates {
 
  private:
   [[nodiscard]] const FlatPartitions& partitions() const;
+  HeldStorage flat_weights(std::int64_t elements);
+  void gather_weights();
 
   Recorder& recorder_;
   DType weights_;
+  std::int64_t ranks_;
   std::unique_ptr<ZeroBuckets> buckets_;  // of fp16
   std::unique_ptr<Bf16Gradients> sums_;   // of bf16
   ParameterTensor flat_;                  // the partition, as the optimizer sees it

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/lower/megatron/megatron.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
