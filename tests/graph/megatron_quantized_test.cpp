@@ -119,6 +119,23 @@ TEST_CASE("a row of an expert keeps its input and its product cast, its first pr
   CHECK(saved(wide) - saved(narrow) == b * s * (less * h + K * less * (h + g)));
 }
 
+TEST_CASE("rows of an expert are copied to a multiple and back, where they are none") {
+  const auto pads = [](double imbalance, TeRecipe recipe) {
+    ModelSpec model = llama();
+    std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward =
+        MixtureOfExperts{.experts = 64, .top_k = 4, .expert_size = 1024, .imbalance = imbalance};
+    LoweringPolicy policy = in(recipe);
+    policy.expert = 8;
+    const Block block = layer(lowered(model, policy));
+    return std::ranges::count_if(block.ops, [](const Op& op) {
+      return op.name == "pad_experts" || op.name == "unpad_experts";
+    });
+  };
+  // 2048 tokens of 8 ranks, 4 of 64 experts each: 1024 rows, and 1044.48.
+  CHECK(pads(1, TeRecipe::nvfp4) == 0);
+  CHECK(pads(1.02, TeRecipe::mxfp8) == 3);
+}
+
 TEST_CASE("products run in the recipe's type, attention, the head and layers left out in bf16") {
   LoweringPolicy policy = in(TeRecipe::nvfp4);
   policy.te_linears->first_bf16 = 1;
