@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <variant>
 
 #include "memest/graph/lower.hpp"
 #include "models.hpp"
@@ -192,6 +193,10 @@ TEST_CASE("kernels that cast read and write what the recipe's do") {
         (Expr(2) + Expr(2) * bytes_of(TeRecipe::mxfp8)) * elements);
   CHECK(of_down(TeRecipe::nvfp4, kBlackwell) ==
         (Expr(6) + Expr(2) * bytes_of(TeRecipe::nvfp4)) * elements);
+  // The gradient by rows and columns, and attention's output once more, by columns.
+  const Expr q = bytes_of(TeRecipe::mxfp8);
+  CHECK(casts(TeRecipe::mxfp8, kBlackwell, "o_proj").backward.substitute(Symbol::tensor, 1) ==
+        (Expr(2) + Expr(2) * q) * b * s * h + (Expr(2) + q) * b * s * a * d);
   // The norm's kernel has found the largest value, or has cast.
   CHECK(casts(TeRecipe::current, kBlackwell, "up_proj").forward == Expr(2 + 1) * b * s * h);
   CHECK(casts(TeRecipe::delayed, kBlackwell, "up_proj").forward.is_zero());
