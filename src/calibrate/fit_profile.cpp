@@ -78,20 +78,20 @@ Groups<Shape> groups_of(const std::vector<Sample>& samples) {
   return groups;
 }
 
-/// Whether steps run this kind; a kind that none runs takes no samples from those that they run.
-bool runs_in_steps(const MatmulKind& kind) { return kind.operand != DType::fp4; }
+/// Whether this kind shares the samples of all; one that few GPUs run takes none from the others.
+bool shares_samples(const MatmulKind& kind) { return kind.operand != DType::fp4; }
 template <class Kind>
-bool runs_in_steps(const Kind&) {
+bool shares_samples(const Kind&) {
   return true;
 }
 
-/// How many samples a kind may take where all that run in steps, or all that do not, together take
-/// at most `most`: equal shares, and what small kinds leave goes to the others.
+/// How many samples a kind may take where all that share, or all that do not, together take at
+/// most `most`: equal shares, and what small kinds leave goes to the others.
 template <class Shape>
-std::size_t share_of(const Groups<Shape>& groups, bool of_steps, std::size_t most) {
+std::size_t share_of(const Groups<Shape>& groups, bool sharing, std::size_t most) {
   std::vector<std::size_t> sizes;
   for (const auto& [kind, group] : groups) {
-    if (runs_in_steps(kind) == of_steps) sizes.push_back(group.calls.size());
+    if (shares_samples(kind) == sharing) sizes.push_back(group.calls.size());
   }
   // From the smallest kind on: one that has fewer than an equal share takes all, and the share of
   // the rest grows. Sizes 5, 40, 90 share 100 as 5, 40, 55.
@@ -162,7 +162,7 @@ class ProfileFitter {
       if (!machine) continue;
       fits.push_back({kind, {}, {}, settings_.provenance});
       const std::size_t share =
-          share_of<Shape>(groups, runs_in_steps(kind), settings_.most_samples);
+          share_of<Shape>(groups, shares_samples(kind), settings_.most_samples);
       const std::size_t most = without_held_out(group.calls.size(), settings_.judge);
       fit_one(fits.back(), group, *machine, std::min(share, most));
     }

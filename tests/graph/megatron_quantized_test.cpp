@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <variant>
 
 #include "memest/graph/lower.hpp"
 #include "models.hpp"
@@ -119,6 +120,23 @@ TEST_CASE("a row of an expert keeps its input and its product cast, its first pr
   CHECK(saved(wide) - saved(narrow) == b * s * (less * h + K * less * (h + g)));
 }
 
+TEST_CASE("rows of an expert are copied to a multiple and back, where they are none") {
+  const auto pads = [](double imbalance, TeRecipe recipe) {
+    ModelSpec model = llama();
+    std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward =
+        MixtureOfExperts{.experts = 64, .top_k = 4, .expert_size = 1024, .imbalance = imbalance};
+    LoweringPolicy policy = in(recipe);
+    policy.expert = 8;
+    const Block block = layer(lowered(model, policy));
+    return std::ranges::count_if(block.ops, [](const Op& op) {
+      return op.name == "pad_experts" || op.name == "unpad_experts";
+    });
+  };
+  // 2048 tokens of 8 ranks, 4 of 64 experts each: 1024 rows, and 1044.48.
+  CHECK(pads(1, TeRecipe::nvfp4) == 0);
+  CHECK(pads(1.02, TeRecipe::mxfp8) == 3);
+}
+
 TEST_CASE("products run in the recipe's type, attention, the head and layers left out in bf16") {
   LoweringPolicy policy = in(TeRecipe::nvfp4);
   policy.te_linears->first_bf16 = 1;
@@ -175,6 +193,10 @@ TEST_CASE("kernels that cast read and write what the recipe's do") {
         (Expr(2) + Expr(2) * bytes_of(TeRecipe::mxfp8)) * elements);
   CHECK(of_down(TeRecipe::nvfp4, kBlackwell) ==
         (Expr(6) + Expr(2) * bytes_of(TeRecipe::nvfp4)) * elements);
+  // The gradient by rows and columns, and attention's output once more, by columns.
+  const Expr q = bytes_of(TeRecipe::mxfp8);
+  CHECK(casts(TeRecipe::mxfp8, kBlackwell, "o_proj").backward.substitute(Symbol::tensor, 1) ==
+        (Expr(2) + Expr(2) * q) * b * s * h + (Expr(2) + q) * b * s * a * d);
   // The norm's kernel has found the largest value, or has cast.
   CHECK(casts(TeRecipe::current, kBlackwell, "up_proj").forward == Expr(2 + 1) * b * s * h);
   CHECK(casts(TeRecipe::delayed, kBlackwell, "up_proj").forward.is_zero());

@@ -31,13 +31,25 @@ TEST_CASE("every recipe costs its bytes a parameter", "[memory]") {
     std::int64_t optimizer;
   };
   const std::vector<Row> rows{
-      {"fp32", 4, 4, 8},           {"bf16", 2, 2, 4},
-      {"fp16", 2, 2, 4},           {"amp-bf16", 4, 4, 8},
-      {"amp-fp16", 4, 4, 8},       {"bf16-autocast", 2, 2, 4},
-      {"mixed", 2, 2, 12},         {"mixed-fp32-grad", 2, 4, 12},
-      {"megatron", 2, 4, 12},      {"megatron-bf16-grad", 2, 2, 12},
-      {"fsdp2-bf16", 4, 4, 8},     {"accelerate-fsdp2-bf16", 4, 4, 8},
-      {"megatron-fp16", 2, 2, 12}, {"fp8", 2 + 2, 4, 12}};  // a cast and a transposed fp8 copy
+      {"fp32", 4, 4, 8},
+      {"bf16", 2, 2, 4},
+      {"fp16", 2, 2, 4},
+      {"amp-bf16", 4, 4, 8},
+      {"amp-fp16", 4, 4, 8},
+      {"bf16-autocast", 2, 2, 4},
+      {"mixed", 2, 2, 12},
+      {"mixed-fp32-grad", 2, 4, 12},
+      {"megatron", 2, 4, 12},
+      {"megatron-bf16-grad", 2, 2, 12},
+      {"megatron-fp16", 2, 2, 12},
+      {"fsdp2-bf16", 4, 4, 8},
+      {"accelerate-fsdp2-bf16", 4, 4, 8},
+      // A cast and a transposed fp8 copy; under Megatron they are counted weight by weight.
+      {"fp8", 2 + 2, 4, 12},
+      {"fp8-current", 2, 4, 12},
+      {"fp8-blockwise", 2, 4, 12},
+      {"mxfp8", 2, 4, 12},
+      {"nvfp4", 2, 4, 12}};
   CHECK(rows.size() == all_recipes().size());
   constexpr std::int64_t kParameters = 1000000;
   for (const Row& row : rows) {

@@ -26,7 +26,7 @@ inline constexpr std::size_t kEverySample = std::numeric_limits<std::size_t>::ma
 
 struct FitSettings {
   /// Samples that laws are fitted to at most, over all kinds of one operation (matmul, attention,
-  /// ...) together; of products in fp4, which no step runs, as many more.
+  /// ...) together; of products in fp4 as many more.
   std::size_t most_samples = 200;
   JudgeBy judge = JudgeBy::fitted_samples;
   Provenance provenance = Provenance::public_;

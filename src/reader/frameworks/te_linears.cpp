@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "memest/reader/catalog.hpp"
 #include "reader/frameworks/megatron.hpp"
@@ -90,8 +91,10 @@ struct TeRule {
 
 template <TeRecipe recipe>
 bool lacks_kernels(const Job& job, const TeLinears& linears) {
+  if (linears.recipe != recipe) return false;
   const auto capability = job.hardware.gpu.compute_capability();
-  return linears.recipe == recipe && capability && *capability < row_of(recipe).least;
+  if (!capability) return std::holds_alternative<GfxTarget>(job.hardware.gpu.target);
+  return *capability < row_of(recipe).least;
 }
 
 bool is_older(const Job& job, TeRelease release) {

@@ -48,6 +48,9 @@ constexpr Efficiency kMatmulElsewhere = {0.50, 0.70, 1.00};
 constexpr double kMatmulFp32 = 0.80;
 /// fp8 against the same GPU's 16-bit efficiency; the cast of the operand is included.
 constexpr double kFp8OverHalf = 0.83;
+/// Likewise fp4: products of 1 to 3 ms reach 0.66, 0.61 and 0.55 of it on GB200, B200 and B300
+/// (docs/calibration.md).
+constexpr double kFp4OverHalf = 0.61;
 
 /// Fused attention over long sequences, and the tokens at which it reaches half of that. A row
 /// without a capability stands for every GPU.
@@ -215,6 +218,7 @@ GpuProfile datasheet_laws(const GpuSpec& gpu) {
   profile.matmuls = {
       matmul_fit({.operand = DType::bf16}, matmul, 1),
       matmul_fit({.operand = DType::fp8}, matmul, kFp8OverHalf),
+      matmul_fit({.operand = DType::fp4}, matmul, kFp4OverHalf),
       matmul_fit({.operand = DType::fp32}, certain(kMatmulFp32), 1),
   };
   for (const AttentionRow& row : kAttentionRows) {

@@ -1,5 +1,6 @@
 #include "graph/lower/megatron/megatron_quantized.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -107,7 +108,9 @@ void ProductCasts::write_forward(BlockBuilder& block, TensorId x, Op& op) const 
   op.casts.backward = cast(own(output, product_.gathers_gradient), !columns_later);
   if (columns_later) op.casts.backward += transposed(output);
   if (keeps_given()) {
-    op.casts.backward += cast(product_.input, true);
+    // linear.py, backward: columns alone, but of tensors with one scale, whose rows they are made
+    // of.
+    op.casts.backward += cast(product_.input, scales_tensors(linears_.recipe));
   } else if (product_.gathers_input) {
     op.casts.backward += transposed(product_.input);
   }
@@ -246,6 +249,10 @@ std::optional<Unavailable> quantized_refusal(const MegatronContext& context) {
     return refuse("channels", context.decoder.hidden_size);
   const std::int64_t of_dense = context.feed_forward.size / policy.tensor;
   if (of_dense % multiple != 0) return refuse("feed-forward channels of a rank", of_dense);
+  if (!context.experts) return std::nullopt;
+  const std::int64_t of_expert =
+      context.experts->expert_size / (context.cuts_experts() ? policy.tensor : 1);
+  if (of_expert % multiple != 0) return refuse("an expert's channels of a rank", of_expert);
   return std::nullopt;
 }
 

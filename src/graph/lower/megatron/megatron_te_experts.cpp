@@ -7,6 +7,7 @@
 
 #include "graph/lower/megatron/megatron.hpp"
 #include "graph/lower/megatron/megatron_quantized.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
@@ -86,6 +87,42 @@ TensorId compiled_weighted_swiglu(BlockBuilder& block, const Shape& shape, Tenso
   return out;
 }
 
+/// Whether the rows of an expert, as the job has them, are no multiple of what its recipe wants
+/// (quantization.py, get_align_size_for_quantization).
+bool pads_rows(const MegatronContext& context) {
+  if (!context.quantized) return false;
+  const TeRecipe recipe = context.quantized->recipe;
+  const std::int64_t multiple = recipe == TeRecipe::mxfp8   ? 32
+                                : recipe == TeRecipe::nvfp4 ? 64
+                                                            : 16;
+  const LoweringPolicy& policy = context.policy;
+  Bindings sizes;
+  bind_tokens(sizes, policy.micro_batch, policy.seq_len);
+  sizes.set(Symbol::top_k, context.experts->top_k)
+      .set(Symbol::experts, context.experts->experts)
+      .set(Symbol::tensor, policy.tensor)
+      .set(Symbol::expert, policy.expert);
+  const Expr rows = rows_of_expert(context) * context.expert_cut();
+  return rows.evaluate(sizes) % Int128{multiple} != Int128{0};
+}
+
+/// Fp8Padding copies every expert's rows up to a multiple, Fp8Unpadding back: the rows that are
+/// added are not counted.
+TensorId copied_rows(BlockBuilder& block, const MegatronContext& context, Place place, TensorId x) {
+  if (!pads_rows(context)) return x;
+  const DType dtype = block.dtype_of(x);
+  const TensorId out = block.make(place, block.tensor(x).shape, dtype);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = place.op;
+  op.inputs = {x};
+  op.outputs = {out};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, dtype));
+  block.emit(std::move(op));
+  return out;
+}
+
 }  // namespace
 
 PermutedTokens te_permute(BlockBuilder& block, const Expr& rows, TensorId x,
@@ -119,12 +156,15 @@ TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorI
   const Expr g = Expr(Symbol::expert_ffn_size) / context.expert_cut();
   const std::int64_t count = context.experts->experts / context.policy.expert;
   const Expr rows = rows_of_expert(context) * context.expert_cut();
+  tokens = copied_rows(block, context, {"pad_experts", "tokens"}, tokens);
+  probabilities = copied_rows(block, context, {"pad_experts", "probabilities"}, probabilities);
   const TensorId both = grouped_product(
       block, context, {"expert_up_proj", count, rows, context.h, Expr(2) * g}, tokens);
   const TensorId active =
       compiled_weighted_swiglu(block, {Expr(count), rows, g}, both, probabilities);
-  const TensorId out =
-      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active);
+  const TensorId out = copied_rows(
+      block, context, {"unpad_experts", "rows"},
+      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active));
   return view(block, {"expert_down_proj", "by row"}, out, {Expr(count) * rows, context.h});
 }
 
