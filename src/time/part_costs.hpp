@@ -1,4 +1,4 @@
-// What parts of a model cost, from the prices of their operations.
+// The costs of parts of a model, from the prices of their operations.
 #pragma once
 
 #include <vector>

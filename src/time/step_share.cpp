@@ -30,8 +30,8 @@ constexpr ShareRow kElsewhere = {{}, 0.66, 0.80, 0.93};
 /// fitted to.
 constexpr ShareRow kWholeSteps = {{}, 0.86, 1, 1.05};
 
-/// The same on Blackwell, but for the slow end: the 10th percentile of kernels over 15 steps that
-/// SimuMax recorded on B200.
+/// Fused kernels do so on Blackwell too, but for the slow end: the 10th percentile of kernels over
+/// 15 steps that SimuMax recorded on B200.
 constexpr ShareRow kWholeBlackwellSteps = {{}, 0.77, 1, 1.05};
 
 /// Whether the laws of this GPU's kernels are of calls inside a training loop.
@@ -45,7 +45,7 @@ bool is_blackwell(const GpuSpec& gpu) {
   return gpu.compute_capability() >= kBlackwell && gpu.compute_capability() < kAfter;
 }
 
-/// Of steps of fused kernels; null where none were recorded or published.
+/// The shares of steps of fused kernels; null where none were recorded or published.
 const ShareRow* whole_steps_of(const GpuSpec& gpu) {
   if (timed_in_a_loop(gpu) || gpu.compute_capability() == kHopper) return &kWholeSteps;
   return is_blackwell(gpu) ? &kWholeBlackwellSteps : nullptr;

@@ -28,7 +28,7 @@ inline constexpr int kRankedLayouts = 5;
 /// and said in full, in the order of RunCell.
 std::vector<RankedCell> ranked_cells(const std::vector<ValidatedRun>& runs);
 
-/// What a plan's first layout may lose; no cells: nothing is known.
+/// Returns what a plan's first layout may lose; without cells nothing is known.
 OrderMargin order_margin_of(const std::vector<RankedCell>& cells);
 
 }  // namespace memest

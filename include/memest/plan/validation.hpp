@@ -68,7 +68,8 @@ struct RunSource {
   std::int64_t year = 0;
 };
 
-/// What a plan would be asked for a training: runs with an equal one differ in their layout alone.
+/// The question that a plan would answer for a training: runs with an equal one differ in their
+/// layout alone.
 struct RunCell {
   std::string implementation;
   std::string model;  ///< as RunTraits::model
@@ -81,7 +82,7 @@ struct RunCell {
   auto operator<=>(const RunCell&) const = default;
 };
 
-/// What a plan answers, or its reader may choose.
+/// The answer of a plan, or its reader's choice.
 struct RunLayout {
   Parallelism parallelism;
   std::int64_t micro_batch = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "memory/engine/engine.hpp"
+#include "memory/generation/decoder_model.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
@@ -19,5 +20,8 @@ class InferenceLoop {
   Engine& engine_;
   Recorder& recorder_;
 };
+
+/// Forwards of prompts, or whole generations behind them: a few, which let the allocator settle.
+void run_prompts(const InferenceSpec& inference, const DecoderModel::Parts& parts);
 
 }  // namespace memest

@@ -14,7 +14,6 @@
 #include "memory/accumulator/nanotron_program.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
-#include "memory/generation/generation_loop.hpp"
 #include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
@@ -91,12 +90,6 @@ std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
   if (!gpu.multiprocessors || !capability) return std::nullopt;
   return launch_device(*capability, gpu.multiprocessors->value);
 }
-
-/// How many prompts the timeline answers: all make the same events, and a few let the allocator
-/// settle.
-constexpr std::uint16_t kPrompts = 3;
-/// How many calls of generate().
-constexpr std::uint16_t kGenerations = 2;
 
 struct Wrapped {
   const Job& job;
@@ -320,16 +313,17 @@ std::optional<Unavailable> refusal(const Job& job) {
   return gathers_refusal(job);
 }
 
-/// Forwards of prompts, or whole generations behind them.
-void run_prompts(const InferenceSpec& inference, const DecoderModel::Parts& parts) {
-  if (inference.generation) {
-    GenerationLoop loop(inference, parts);
-    for (std::uint16_t i = 1; i <= kGenerations; ++i) loop.prompt(i);
-    return;
+/// The events of a program whose loop is its own; none where it is the training loop's.
+std::optional<Timeline> own_program(const Graph& graph, const Job& job, JobRank rank) {
+  if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
+  if (is_megatron_deepspeed(job)) {
+    return write_megatron_deepspeed({graph, job, rank, settings_of(graph, job, nullptr)});
   }
-  Engine engine(parts.graph, parts.order, parts.settings, parts.recorder);
-  InferenceLoop loop(parts.order, engine, parts.recorder);
-  for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
+  if (shards_by<GradientAccumulator>(job)) {
+    return write_nanotron(graph, job, rank, device_of(job.hardware.gpu));
+  }
+  if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -344,14 +338,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (auto refused = refusal(job)) return *std::move(refused);
   auto most = most_events(graph, job);
   if (auto* const refused = std::get_if<Unavailable>(&most)) return std::move(*refused);
-  if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
-  if (is_megatron_deepspeed(job)) {
-    return write_megatron_deepspeed({graph, job, rank, settings_of(graph, job, nullptr)});
-  }
-  if (shards_by<GradientAccumulator>(job)) {
-    return write_nanotron(graph, job, rank, device_of(job.hardware.gpu));
-  }
-  if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
+  if (auto own = own_program(graph, job, rank)) return *std::move(own);
   Timeline timeline;
   timeline.events.reserve(static_cast<std::size_t>(std::get<std::int64_t>(most)));
   timeline.storages.reserve(timeline.events.capacity() / 2);

@@ -21,7 +21,7 @@ double number_of(const std::variant<Int128, double>& figure) {
   return std::visit([](auto number) { return static_cast<double>(number); }, figure);
 }
 
-/// Of a run's step where nobody published its tokens; none where neither was.
+/// A run's paces, by its step where nobody published its tokens; none where neither was.
 std::optional<Paces> paces_of(const ValidatedRun& run) {
   if (const Comparison* pace = run.worst(Metric::tokens_per_second_per_gpu)) {
     const double measured = number_of(pace->measured);

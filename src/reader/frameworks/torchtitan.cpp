@@ -1,4 +1,3 @@
-#include "reader/frameworks/torchtitan.hpp"
 
 #include <array>
 #include <variant>

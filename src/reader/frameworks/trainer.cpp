@@ -1,4 +1,3 @@
-#include "reader/frameworks/trainer.hpp"
 
 #include <array>
 

@@ -20,8 +20,6 @@
 #include "reader/frameworks/offload_activations.hpp"
 #include "reader/frameworks/recompute.hpp"
 #include "reader/frameworks/rules.hpp"
-#include "reader/frameworks/torchtitan.hpp"
-#include "reader/frameworks/trainer.hpp"
 #include "reader/job/check_parallelism.hpp"
 #include "reader/job/read_allocator.hpp"
 #include "reader/job/read_cluster.hpp"

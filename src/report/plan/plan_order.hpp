@@ -8,7 +8,7 @@
 
 namespace memest {
 
-/// What a first layout has lost in published cells, and the rivals of `first` whose predicted pace
+/// Says what a first layout has lost in published cells, and the rivals of `first` whose predicted pace
 /// is no farther from its own; empty where it has no time or no cell was published.
 std::string order_text(const PlanVerdict& first, const OrderMargin& order, Splits splits);
 

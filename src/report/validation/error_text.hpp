@@ -8,7 +8,7 @@ namespace memest {
 /// A distance in percent, fine enough to tell a tenth of a per mille from nothing.
 std::string distance_text(double share);
 
-/// The same with its sign.
+/// A distance with its sign.
 std::string error_text(double error);
 
 }  // namespace memest

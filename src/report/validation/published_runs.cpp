@@ -49,7 +49,7 @@ void append_summaries(Page& page, const std::vector<ValidatedRun>& runs) {
   page.parts.emplace_back(std::move(table));
 }
 
-/// What the layout that is predicted fastest loses in each cell of published runs.
+/// Adds what the layout that is predicted fastest loses in each cell of published runs.
 void append_cells(Page& page, const std::vector<RankedCell>& cells) {
   if (cells.empty()) return;
   Table table{{{"one model, GPU and count"},

@@ -1,4 +1,4 @@
-// What a validation says of runs that others published.
+// The part of a validation that is of runs that others published.
 #pragma once
 
 #include "memest/report/page.hpp"

@@ -186,4 +186,10 @@ Block megatron_loss(const MegatronContext& context);
 std::variant<Graph, Unavailable> lower_gpt_model(const ModelSpec& model,
                                                  const LoweringPolicy& policy);
 
+/// Why the model has no graph, or nothing.
+std::optional<Unavailable> megatron_refusal(const DecoderSpec& decoder,
+                                            const LoweringPolicy& policy);
+/// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
+std::optional<Unavailable> uneven_cut(const MegatronContext& context);
+
 }  // namespace memest

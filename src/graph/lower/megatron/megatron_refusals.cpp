@@ -1,0 +1,141 @@
+// Refusals of what Megatron's layers do not run, or memest does not follow of them.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "graph/lower/megatron/megatron.hpp"
+#include "graph/lower/megatron/megatron_quantized.hpp"
+
+namespace memest {
+namespace {
+
+Unavailable unavailable(const std::string& what) {
+  return {what + " of the implementation megatron is not available yet"};
+}
+
+/// Why the experts have no graph, or nothing.
+std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const LoweringPolicy& policy) {
+  if (policy.whole_experts && policy.expert == 1) {
+    return unavailable("a mixture of whole experts on every tensor-parallel rank");
+  }
+  if (!experts.gated || experts.activation != ActivationFunction::silu) {
+    return unavailable("a mixture of experts without swiglu");
+  }
+  if (experts.expert_bias || experts.router_bias || experts.shared_bias) {
+    return unavailable("a mixture of experts with biases");
+  }
+  return std::nullopt;
+}
+
+/// Why a dense layer's part has no graph, or nothing. Squared ReLU (activations.py) is a function
+/// that Megatron compiles, as its fused ones are with Transformer Engine.
+std::optional<Unavailable> refusal(const DenseFeedForward& part, const LoweringPolicy& policy) {
+  const bool squares = !part.gated && part.activation == ActivationFunction::relu2;
+  if (squares && !part.bias && policy.implementation.layers == LayerSpec::te) return std::nullopt;
+  const bool silu = part.activation == ActivationFunction::silu;
+  const bool gelu = !part.gated && is_fused_gelu(part.activation, policy);
+  if (!(part.gated && silu) && !gelu) {
+    return Unavailable{
+        "Megatron fuses the activations swiglu and gelu with a bias, and compiles relu2 without "
+        "one "
+        "beside layers of Transformer Engine; others are not available yet"};
+  }
+  if (part.gated == part.bias) {
+    return Unavailable{
+        "Megatron's fused activations are swiglu without biases and gelu with them; other "
+        "combinations are not available yet"};
+  }
+  return std::nullopt;
+}
+
+/// Why the layers have no graph, or nothing; dense ones may come before those of experts.
+std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
+                                             const LoweringPolicy& policy) {
+  for (const LayerKind& kind : decoder.kinds) {
+    if (kind.sliding_window) return unavailable("a sliding window");
+    const bool other_kinds = decoder.kinds.size() > 2 || kind.rotates != decoder.kinds[0].rotates;
+    const bool twice = decoder.kinds.size() == 2 && decoder.kinds[0].feed_forward.index() ==
+                                                        decoder.kinds[1].feed_forward.index();
+    if (other_kinds || twice) return unavailable("a model of several kinds of layers");
+    const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
+    auto refused = experts != nullptr
+                       ? refusal(*experts, policy)
+                       : refusal(std::get<DenseFeedForward>(kind.feed_forward), policy);
+    if (refused) return refused;
+  }
+  return std::nullopt;
+}
+
+std::optional<Unavailable> refusal(const LatentAttention& latent, const LoweringPolicy& policy) {
+  if (policy.implementation.layers != LayerSpec::te) {
+    return Unavailable{
+        "Megatron's local attention takes no values of another size than keys: multi-head latent "
+        "attention is that of its layers of Transformer Engine"};
+  }
+  if (latent.bias) return unavailable("latent attention with biases");
+  return std::nullopt;
+}
+
+std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const LoweringPolicy&) {
+  if (attention.sinks || attention.softcap) return unavailable("a softcap or sinks");
+  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::per_head) {
+    return unavailable("a norm over the queries' and keys' whole width");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Unavailable> megatron_refusal(const DecoderSpec& decoder,
+                                            const LoweringPolicy& policy) {
+  if (auto refused = legacy_refusal(decoder, policy)) return refused;
+  const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
+  const SoftmaxAttention attention = heads_of(decoder.attention);
+  if (auto refused = latent != nullptr ? refusal(*latent, policy) : refusal(attention, policy)) {
+    return refused;
+  }
+  if (auto refused = refusal_of_layers(decoder, policy)) return refused;
+  if (decoder.layout != BlockLayout::pre_norm) return unavailable("this block layout");
+  const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
+  const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
+  // Megatron-DeepSpeed's: --position-embedding-type alibi, --embed-layernorm.
+  const bool legacy = policy.implementation.layers == LayerSpec::legacy;
+  const bool alibi = legacy && std::holds_alternative<AlibiPosition>(decoder.position);
+  if (!learned && !alibi && rotary == nullptr) return unavailable("this position");
+  const std::int64_t rotary_channels =
+      latent != nullptr ? latent->qk_rope_head_dim : attention.head_dim;
+  if (rotary != nullptr && rotary->rotary_dim != rotary_channels)
+    return unavailable("a partial rotation");
+  if (latent != nullptr && rotary == nullptr) return unavailable("this position");
+  if (!decoder.final_norm || decoder.head != DecoderHead::language_model ||
+      decoder.embedding_size != decoder.hidden_size || (decoder.embedding_norm && !legacy)) {
+    return unavailable("this model");
+  }
+  if (!policy.gradients || policy.end != ForwardEnd::cross_entropy) {
+    return unavailable("anything but training with cross-entropy");
+  }
+  return std::nullopt;
+}
+
+std::optional<Unavailable> uneven_cut(const MegatronContext& context) {
+  if (auto refused = quantized_refusal(context)) return refused;
+  if (context.policy.context > 1 && context.latent) {
+    return unavailable("context parallelism of latent attention");
+  }
+  const std::int64_t ranks = context.policy.tensor;
+  const auto refuse = [ranks](std::int64_t size, const char* what) {
+    return size % ranks == 0
+               ? std::nullopt
+               : std::optional(Unavailable{std::string(what) + " " + std::to_string(size) +
+                                           " cannot be cut evenly over " + std::to_string(ranks) +
+                                           " tensor-parallel ranks"});
+  };
+  if (auto no = refuse(context.attention.heads, "the number of heads")) return no;
+  if (auto no = refuse(context.attention.kv_heads, "the number of key-value heads")) return no;
+  if (auto no = refuse(context.feed_forward.size, "the feed-forward size")) return no;
+  if (auto no = refuse(context.decoder.vocab_size, "the vocabulary size")) return no;
+  if (context.sequence) return refuse(context.policy.seq_len, "the sequence length");
+  return std::nullopt;
+}
+
+}  // namespace memest
