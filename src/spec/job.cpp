@@ -2,6 +2,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/cost_split.hpp"
 
 namespace memest {
 
@@ -100,7 +101,15 @@ void Job::lay_over(const Parallelism& layout) {
 }
 
 StageSplit Job::stage_split(std::int64_t layers, const Parallelism& layout) const {
-  return {layers, layout, end_layers()};
+  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  const bool by_cost =
+      forward() != nullptr && row_of(forward()->implementation.framework).splits.deals_by_cost;
+  if (!by_cost || decoder == nullptr || layout.pipeline == 1) {
+    return {layers, layout, end_layers()};
+  }
+  Parallelism dealt = layout;
+  dealt.stage_layers = stages_by_cost(*decoder, layout);
+  return {layers, dealt, end_layers()};
 }
 
 Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }

@@ -444,7 +444,7 @@ TEST_CASE("and of its pipelines, whose stages are dealt by cost") {
     const std::string spec = specs.draw_nanotron(true);
     for (int rank = 0; rank < specs.pipeline(); ++rank) {
       INFO(spec << "rank " << rank);
-      CHECK(distance_of(spec, rank) <= 0.04);
+      CHECK(distance_of(spec, rank) <= 0.01);
     }
   }
 }

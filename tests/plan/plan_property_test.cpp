@@ -53,13 +53,14 @@ class Plans : test::Draws {
       std::string implementation;
       std::string precision;
     };
-    const std::array<Program, 8> programs = {{
+    const std::array<Program, 9> programs = {{
         {"transformers", one_of("mixed", "bf16", "fp32")},
         {"transformers", "amp-bf16"},
         {"{name: transformers, compile: blocks}", "bf16"},
         {"torchtitan", "amp-bf16"},
         {"{name: megatron, layers: te}", "megatron"},
         {"{name: megatron, layers: local, attention: unfused}", "megatron-bf16-grad"},
+        {"nanotron", "mixed-fp32-grad"},
         {"nanogpt", "amp-bf16"},
         {"textbook", "mixed"},
     }};

@@ -52,5 +52,14 @@ TEST_CASE("there is no split where a stage would have nothing to train") {
   CHECK(stages(4, 1280000, 2).empty());
 }
 
+TEST_CASE("1F1B takes a micro-batch less than there are ranks, all forwards first any number") {
+  Parallelism layout;
+  CHECK(least_micro_batches(layout) == 1);
+  layout.pipeline = 8;
+  CHECK(least_micro_batches(layout) == 7);
+  layout.schedule = Schedule::gpipe;
+  CHECK(least_micro_batches(layout) == 1);
+}
+
 }  // namespace
 }  // namespace memest

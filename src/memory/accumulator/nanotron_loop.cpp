@@ -53,9 +53,11 @@ void NanotronLoop::forward() {
   load();
   Flight flight;
   flight.state = engine_.fresh();
+  sent_.drop();
+  // run_communication: an activation is received, then a gradient is sent.
   if (!is_first()) {
-    sent_.drop();
     flight.input = make(stream_bytes_, Holding::batch, LoopTensor::received);
+    sent_back_.drop();
   }
   engine_.exchange(flight.state);
   engine_.bind_input("token ids", batch_.ids.id());

@@ -61,11 +61,13 @@ bool LedgerStages::hands_on_here(std::size_t stage) const {
 }
 
 void LedgerStages::follow_megatron() {
+  // nanotron's engine sends a gradient when it receives the next input.
+  const bool sends_first = row_of(job_.training->implementation.framework).adds_behind_backward;
   for (std::size_t stage = 0; stage < kept_.size(); ++stage) {
     // forward_backward_pipelining_without_interleaving: stage r of p has min(m, p - r)
     // micro-batches in flight, one of which is the one at work.
     lives_[stage].front().others = (Expr(Symbol::in_flight) - 1) * kept_.front();
-    passing_[stage] = passing_bytes(graph_, stream_);
+    if (!sends_first) passing_[stage] = passing_bytes(graph_, stream_);
   }
   if (!has_equal_stages(graph_)) count_unequal_stages();
 }

@@ -7,7 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/lowered_images.hpp"
+#include "memest/spec/parallel/cost_split.hpp"
 
 namespace memest {
 namespace {
@@ -86,6 +88,8 @@ class GroupSearch {
     };
     forms_number_ = number(forms_numbers_, space_.forms.forms_key(split_, layout));
     times_number_ = number(times_numbers_, layout.division());
+    const bool by_cost = row_of(job_.training->implementation.framework).splits.deals_by_cost;
+    least_micro_batches_ = by_cost ? least_micro_batches(layout) : 1;
   }
 
   /// Ascending micro-batches up to the first that does not fit: a larger one never needs less.
@@ -96,6 +100,7 @@ class GroupSearch {
       const bool interleaves = layout.virtual_stages > 1;
       // Megatron's interleaved schedule asks for micro-batches that are a multiple of the stages.
       if (interleaves && batch.gradient_accumulation % layout.pipeline != 0) continue;
+      if (batch.gradient_accumulation < least_micro_batches_) continue;
       if (full) {
         ++group_.candidates;
         ++too_large_;
@@ -332,6 +337,7 @@ class GroupSearch {
   bool timed_ = false;                                  ///< whether such steps have a time
   /// Batch choices by data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
+  std::int64_t least_micro_batches_ = 1;
   StageSplit split_{1};            ///< of the layout that is tried
   std::int64_t forms_number_ = 0;  ///< of its forms
   std::int64_t times_number_ = 0;  ///< of how its ranks share layers

@@ -61,11 +61,7 @@ constexpr std::array kNanotronRules = {
          "nanotron deals layers by their cost, and takes no list", "leave 'pipeline_layout' out"},
     Rule{"parallelism", "pipeline",
          [](const Job& job) {
-           const Parallelism& p = job.parallelism;
-           // OneForwardOneBackwardPipelineEngine.train_batch_iter asserts nb_microbatches >=
-           // pg.size() - 1.
-           return runs_pipeline(job) && p.schedule == Schedule::one_f_one_b &&
-                  job.training->gradient_accumulation < p.pipeline - 1;
+           return job.training->gradient_accumulation < least_micro_batches(job.parallelism);
          },
          "nanotron's 1F1B takes at least one micro-batch less than the pipeline has ranks",
          "choose a larger 'gradient_accumulation', a shorter 'pipeline' or 'schedule: gpipe'"},

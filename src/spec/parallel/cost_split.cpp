@@ -1,5 +1,6 @@
 #include "memest/spec/parallel/cost_split.hpp"
 
+#include <algorithm>
 #include <variant>
 
 #include "memest/units/int128.hpp"
@@ -42,6 +43,12 @@ std::vector<std::int64_t> stages_by_cost(const DecoderSpec& decoder, const Paral
   }
   if (rank != ranks - 1) return {};
   return stages;
+}
+
+// OneForwardOneBackwardPipelineEngine.train_batch_iter asserts nb_microbatches >= pg.size() - 1.
+std::int64_t least_micro_batches(const Parallelism& layout) {
+  return layout.schedule == Schedule::one_f_one_b ? std::max<std::int64_t>(layout.pipeline - 1, 1)
+                                                  : 1;
 }
 
 }  // namespace memest

@@ -15,4 +15,8 @@ namespace memest {
 /// not be in the last one.
 std::vector<std::int64_t> stages_by_cost(const DecoderSpec& decoder, const Parallelism& layout);
 
+/// The micro-batches that the engine of a pipeline so dealt takes at least: its 1F1B one less than
+/// the pipeline has ranks.
+std::int64_t least_micro_batches(const Parallelism& layout);
+
 }  // namespace memest
