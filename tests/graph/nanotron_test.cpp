@@ -52,7 +52,8 @@ TEST_CASE("a layer keeps what its page says, on one rank and on shards of the se
 
 TEST_CASE("in the mode ALL_REDUCE several sequences keep the attention's output twice") {
   LoweringPolicy policy = nanotron(2, false);
-  const auto& decoder = std::get<DecoderSpec>(llama().architecture);
+  const ModelSpec model = llama();
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
   const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
   const std::int64_t output =
       2 * policy.micro_batch * policy.seq_len * attention.heads * attention.head_dim / 2;
