@@ -17,7 +17,8 @@ TEST_CASE("margins are written a row each") {
        {EstimateMethod::replay, 0, 0.334, 13, Framework::transformers, true}},
       {.step = {.low = 0.19, .high = 0.335, .runs = 292, .sources = 40, .held = 0.81},
        .reserved = {.low = 0.15, .high = 0.3, .runs = 60, .sources = 9, .held = 0.8},
-       .device = {}});
+       .device = {},
+       .order = {.cells = 3, .layouts = 33, .median_lost = 0, .most_lost = 0.22}});
   CHECK_THAT(
       text, ContainsSubstring(
                 "residuals:\n"
@@ -28,7 +29,9 @@ TEST_CASE("margins are written a row each") {
                 "published:\n"
                 "  - {of: step, runs: 292, publications: 40, held: 81 %, low: 19 %, high: 33.5 %}\n"
                 "  - {of: reserved, runs: 60, publications: 9, held: 80 %, low: 15 %, high: 30 %}\n"
-                "  - {of: device, runs: 0, publications: 0, held: 0 %, low: 0 %, high: 0 %}\n"));
+                "  - {of: device, runs: 0, publications: 0, held: 0 %, low: 0 %, high: 0 %}\n"
+                "order: {cells: 3, layouts: 33, median_lost: 0 %, most_lost: 22 %}\n"));
+  CHECK(find_source_margins().order.cells > 0);
 }
 
 TEST_CASE("published runs of left-out sources lie in the carried intervals, four of five") {

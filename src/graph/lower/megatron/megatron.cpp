@@ -255,7 +255,9 @@ TensorId row_product(BlockBuilder& block, const MegatronContext& context, Parall
 std::variant<Graph, Unavailable> lower_gpt_model(const ModelSpec& model,
                                                  const LoweringPolicy& policy) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
-  if (model.adapter) return unavailable("an adapter");
+  if (model.adapter) {
+    return Unavailable{"an adapter of the implementation megatron is not available yet"};
+  }
   if (auto refused = megatron_refusal(decoder, policy)) return *std::move(refused);
   const MegatronContext context = context_of(decoder, policy);
   if (auto refused = uneven_cut(context)) return *std::move(refused);
