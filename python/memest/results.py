@@ -308,6 +308,14 @@ class Training(Record):
     in_time: Optional[str]
 
 
+class Rival(Record):
+    micro_batch: int
+    gradient_accumulation: int
+    recompute: str
+    parallelism: Record
+    slower: float
+
+
 class Candidate(Record):
     gpu: str
     gpus: int
@@ -326,6 +334,7 @@ class Candidate(Record):
     training: Optional[Training]
     implementation: Optional[str]
     host_node: Optional[Node]
+    rivals: List[Rival]
     reason: str
     lever: str
     levers: List[Lever]
@@ -348,6 +357,7 @@ class Plan(Answer):
     front: Optional[List[Candidate]]
     implementations: Optional[List[Implementation]]
     alternatives: Optional[List[Candidate]]
+    order: Record
     candidates: int
     reasons: List[Record]
 
