@@ -297,6 +297,23 @@ TEST_CASE("torchtitan shards by FSDP2 alone") {
   }
 }
 
+TEST_CASE(
+    "nanotron's layers are recomputed whole or not at all, in rows, their rivals and the front") {
+  const PlanAnswer answer = search_plans(request_for(
+      llama("seq_len: 4096, global_batch: 256, implementation: nanotron"), {"h100-sxm-80gb"}, {8}));
+  REQUIRE(answer.best.size() == 1);
+  std::vector<PlanCandidate> candidates{answer.best[0].candidate};
+  CHECK(answer.best[0].rivals.size() == kRivals);
+  for (const Rival& rival : answer.best[0].rivals) {
+    CHECK(rival.slower >= 0);
+    candidates.push_back(rival.candidate);
+  }
+  for (const PlanVerdict& verdict : answer.front) candidates.push_back(verdict.candidate);
+  for (const PlanCandidate& candidate : candidates) {
+    CHECK_FALSE(std::holds_alternative<SelectiveRecompute>(candidate.recompute));
+  }
+}
+
 TEST_CASE("No answer's own parts exceed its GPU", "[peers]") {
   PlanRequest request =
       request_for(llama("seq_len: 4096, global_batch: 64, precision: mixed"), {}, {8});

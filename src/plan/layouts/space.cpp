@@ -300,10 +300,11 @@ std::vector<Recompute> recompute_choices(const Job& job) {
   if (job.given.recompute) return {job.training->recompute};
   // The reader refuses selective recompute beside them (read_training.cpp).
   if (job.training->float8) return {NoRecompute{}, FullRecompute{}};
-  // Not every list of layers has one (lower/programs/plain.cpp).
-  if (row_of(job.training->implementation.framework).keeps_contractions) {
-    return {NoRecompute{}, FullRecompute{}};
-  }
+  const FrameworkRow& framework = row_of(job.training->implementation.framework);
+  // A re-entrant checkpoint has a layer whole; not every list of layers has a selective one
+  // (lower/programs/plain.cpp).
+  const bool whole = framework.checkpoints == CheckpointRule::reentrant;
+  if (whole || framework.keeps_contractions) return {NoRecompute{}, FullRecompute{}};
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 
