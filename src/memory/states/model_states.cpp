@@ -8,6 +8,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/quantized/code_terms.hpp"
