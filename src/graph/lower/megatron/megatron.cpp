@@ -30,29 +30,6 @@ MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& pol
   return context;
 }
 
-void bind_sizes(const MegatronContext& context, Bindings& sizes) {
-  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
-  sizes.set(Symbol::hidden_size, context.decoder.hidden_size)
-      .set(Symbol::vocab_size, context.decoder.vocab_size)
-      .set(Symbol::heads, context.attention.heads)
-      .set(Symbol::kv_heads, context.attention.kv_heads)
-      .set(Symbol::head_dim, context.attention.head_dim)
-      .set(Symbol::layers, context.decoder.layers())
-      .set(Symbol::ffn_size, context.feed_forward.size)
-      .set(Symbol::rotary_dim, context.attention.head_dim)
-      .set(Symbol::tensor, context.policy.tensor)
-      .set(Symbol::context, context.policy.context);
-  if (context.experts) {
-    sizes.set(Symbol::experts, context.experts->experts)
-        .set(Symbol::top_k, context.experts->top_k)
-        .set(Symbol::expert_ffn_size, context.experts->expert_size)
-        .set(Symbol::expert, context.policy.expert);
-  }
-  if (const auto* learned = std::get_if<LearnedPosition>(&context.decoder.position)) {
-    sizes.set(Symbol::max_positions, learned->rows);
-  }
-}
-
 /// The whole input of a product, in the type that it is multiplied in.
 Expr input_bytes(const Op& op, const MegatronContext& context, const ParallelProduct& product) {
   return context.b * context.s * product.in * Expr(size_of(op.compute));
@@ -119,6 +96,29 @@ class StageWriter {
 };
 
 }  // namespace
+
+void bind_sizes(const MegatronContext& context, Bindings& sizes) {
+  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
+  sizes.set(Symbol::hidden_size, context.decoder.hidden_size)
+      .set(Symbol::vocab_size, context.decoder.vocab_size)
+      .set(Symbol::heads, context.attention.heads)
+      .set(Symbol::kv_heads, context.attention.kv_heads)
+      .set(Symbol::head_dim, context.attention.head_dim)
+      .set(Symbol::layers, context.decoder.layers())
+      .set(Symbol::ffn_size, context.feed_forward.size)
+      .set(Symbol::rotary_dim, context.attention.head_dim)
+      .set(Symbol::tensor, context.policy.tensor)
+      .set(Symbol::context, context.policy.context);
+  if (context.experts) {
+    sizes.set(Symbol::experts, context.experts->experts)
+        .set(Symbol::top_k, context.experts->top_k)
+        .set(Symbol::expert_ffn_size, context.experts->expert_size)
+        .set(Symbol::expert, context.policy.expert);
+  }
+  if (const auto* learned = std::get_if<LearnedPosition>(&context.decoder.position)) {
+    sizes.set(Symbol::max_positions, learned->rows);
+  }
+}
 
 Dimensions MegatronContext::dimensions() const {
   Dimensions dims;

@@ -186,9 +186,24 @@ Block megatron_loss(const MegatronContext& context);
 std::variant<Graph, Unavailable> lower_gpt_model(const ModelSpec& model,
                                                  const LoweringPolicy& policy);
 
+/// Where ids are outside of this rank's shard of the vocabulary, and ids counted within it.
+struct OwnIds {
+  TensorId mask = 0;
+  TensorId ids = 0;
+};
+/// (x < start) | (x >= end), then x.clone() - start: Megatron's VocabParallelEmbedding.forward and
+/// VocabParallelCrossEntropy.calculate_predicted_logits alike, and nanotron's.
+OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids);
+
+/// Binds the sizes of a rank's model.
+void bind_sizes(const MegatronContext& context, Bindings& sizes);
+
 /// Why the model has no graph, or nothing.
 std::optional<Unavailable> megatron_refusal(const DecoderSpec& decoder,
                                             const LoweringPolicy& policy);
+/// Why heads and feed-forwards cannot be cut over the tensor-parallel ranks, or the sequence cannot
+/// where it is; nothing where they can.
+std::optional<Unavailable> uneven_layers(const MegatronContext& context);
 /// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
 std::optional<Unavailable> uneven_cut(const MegatronContext& context);
 

@@ -14,21 +14,6 @@ TensorId step(BlockBuilder& block, Place place, const std::vector<TensorId>& inp
   return compute(block, OpKind::mask, inputs, {place, block.tensor(inputs.front()).shape, dtype});
 }
 
-/// Where ids are outside of this rank's shard of the vocabulary, and ids counted within it.
-struct OwnIds {
-  TensorId mask = 0;
-  TensorId ids = 0;
-};
-// (x < start) | (x >= end), then x.clone() - start: VocabParallelEmbedding.forward and
-// VocabParallelCrossEntropy.calculate_predicted_logits alike.
-OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
-  const TensorId below = step(block, {op, "below"}, {ids}, DType::boolean);
-  const TensorId above = step(block, {op, "above"}, {ids}, DType::boolean);
-  const TensorId mask = step(block, {op, "other ranks' ids"}, {below, above}, DType::boolean);
-  const TensorId copied = step(block, {op, "copied ids"}, {ids}, DType::int64);
-  return {mask, step(block, {op, "own ids"}, {copied}, DType::int64)};
-}
-
 /// Rows of other ranks' ids are zeroed in place: their gradient is a copy with zeros.
 /// output_parallel[input_mask, :] = 0.0 (index_put_); with one rank nothing is masked.
 TensorId zeroed(BlockBuilder& block, TensorId rows, TensorId mask) {
@@ -252,6 +237,14 @@ TensorId viewless(BlockBuilder& block, TensorId x) {
 }
 
 }  // namespace
+
+OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
+  const TensorId below = step(block, {op, "below"}, {ids}, DType::boolean);
+  const TensorId above = step(block, {op, "above"}, {ids}, DType::boolean);
+  const TensorId mask = step(block, {op, "other ranks' ids"}, {below, above}, DType::boolean);
+  const TensorId copied = step(block, {op, "copied ids"}, {ids}, DType::int64);
+  return {mask, step(block, {op, "own ids"}, {copied}, DType::int64)};
+}
 
 Block megatron_embedding(const MegatronContext& context) {
   BlockBuilder block("embedding", context.precision());

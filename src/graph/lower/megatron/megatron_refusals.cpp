@@ -117,25 +117,34 @@ std::optional<Unavailable> megatron_refusal(const DecoderSpec& decoder,
   return std::nullopt;
 }
 
+namespace {
+
+std::optional<Unavailable> uneven_size(std::int64_t size, std::int64_t ranks, const char* what) {
+  if (size % ranks == 0) return std::nullopt;
+  return Unavailable{std::string(what) + " " + std::to_string(size) +
+                     " cannot be cut evenly over " + std::to_string(ranks) +
+                     " tensor-parallel ranks"};
+}
+
+}  // namespace
+
+std::optional<Unavailable> uneven_layers(const MegatronContext& context) {
+  const std::int64_t ranks = context.policy.tensor;
+  const SoftmaxAttention& attention = context.attention;
+  if (auto no = uneven_size(attention.heads, ranks, "the number of heads")) return no;
+  if (auto no = uneven_size(attention.kv_heads, ranks, "the number of key-value heads")) return no;
+  if (auto no = uneven_size(context.feed_forward.size, ranks, "the feed-forward size")) return no;
+  if (!context.sequence) return std::nullopt;
+  return uneven_size(context.policy.seq_len, ranks, "the sequence length");
+}
+
 std::optional<Unavailable> uneven_cut(const MegatronContext& context) {
   if (auto refused = quantized_refusal(context)) return refused;
   if (context.policy.context > 1 && context.latent) {
     return unavailable("context parallelism of latent attention");
   }
-  const std::int64_t ranks = context.policy.tensor;
-  const auto refuse = [ranks](std::int64_t size, const char* what) {
-    return size % ranks == 0
-               ? std::nullopt
-               : std::optional(Unavailable{std::string(what) + " " + std::to_string(size) +
-                                           " cannot be cut evenly over " + std::to_string(ranks) +
-                                           " tensor-parallel ranks"});
-  };
-  if (auto no = refuse(context.attention.heads, "the number of heads")) return no;
-  if (auto no = refuse(context.attention.kv_heads, "the number of key-value heads")) return no;
-  if (auto no = refuse(context.feed_forward.size, "the feed-forward size")) return no;
-  if (auto no = refuse(context.decoder.vocab_size, "the vocabulary size")) return no;
-  if (context.sequence) return refuse(context.policy.seq_len, "the sequence length");
-  return std::nullopt;
+  if (auto refused = uneven_layers(context)) return refused;
+  return uneven_size(context.decoder.vocab_size, context.policy.tensor, "the vocabulary size");
 }
 
 }  // namespace memest

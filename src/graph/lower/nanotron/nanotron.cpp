@@ -84,23 +84,6 @@ std::optional<Unavailable> refusal(const LoweringPolicy& policy) {
   return std::nullopt;
 }
 
-/// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
-std::optional<Unavailable> not_divided(const MegatronContext& context) {
-  const std::int64_t ranks = context.policy.tensor;
-  const auto refuse = [ranks](std::int64_t size, const char* what) {
-    return size % ranks == 0
-               ? std::nullopt
-               : std::optional(Unavailable{std::string(what) + " " + std::to_string(size) +
-                                           " cannot be cut evenly over " + std::to_string(ranks) +
-                                           " tensor-parallel ranks"});
-  };
-  if (auto no = refuse(context.attention.heads, "the number of heads")) return no;
-  if (auto no = refuse(context.attention.kv_heads, "the number of key-value heads")) return no;
-  if (auto no = refuse(context.feed_forward.size, "the feed-forward size")) return no;
-  if (context.sequence) return refuse(context.policy.seq_len, "the sequence length");
-  return std::nullopt;
-}
-
 MegatronContext context_of_nanotron(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   MegatronContext context{decoder, std::get<SoftmaxAttention>(decoder.attention),
                           std::get<DenseFeedForward>(decoder.kinds.front().feed_forward), policy};
@@ -109,20 +92,6 @@ MegatronContext context_of_nanotron(const DecoderSpec& decoder, const LoweringPo
   context.sequence = policy.sequence_parallel;
   for (Expr* size : {&context.a, &context.k, &context.f, &context.v}) *size = *size / context.t;
   return context;
-}
-
-void bind_sizes_of_rank(const MegatronContext& context, Bindings& sizes) {
-  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
-  sizes.set(Symbol::hidden_size, context.decoder.hidden_size)
-      .set(Symbol::vocab_size, context.decoder.vocab_size)
-      .set(Symbol::heads, context.attention.heads)
-      .set(Symbol::kv_heads, context.attention.kv_heads)
-      .set(Symbol::head_dim, context.attention.head_dim)
-      .set(Symbol::layers, context.decoder.layers())
-      .set(Symbol::ffn_size, context.feed_forward.size)
-      .set(Symbol::rotary_dim, context.attention.head_dim)
-      .set(Symbol::tensor, context.policy.tensor)
-      .set(Symbol::context, context.policy.context);
 }
 
 void write_part(const MegatronContext& context, const ModelPart& part, Graph& graph) {
@@ -147,7 +116,7 @@ std::variant<Graph, Unavailable> lower_llama_of_nanotron(const ModelSpec& model,
   if (auto refused = refusal(policy)) return *std::move(refused);
   if (policy.dropout && drops_out(decoder.dropout)) return not_in_nanotron("dropout");
   const MegatronContext context = context_of_nanotron(decoder, policy);
-  if (auto refused = not_divided(context)) return *std::move(refused);
+  if (auto refused = uneven_layers(context)) return *std::move(refused);
   Graph graph;
   if (policy.parts.empty()) {
     write_part(context, {.first = 0, .count = decoder.layers()}, graph);
@@ -157,7 +126,7 @@ std::variant<Graph, Unavailable> lower_llama_of_nanotron(const ModelSpec& model,
     write_part(context, part, graph);
   }
   graph.trains = policy.parts.empty() || policy.parts.back().head;
-  bind_sizes_of_rank(context, graph.sizes);
+  bind_sizes(context, graph.sizes);
   return graph;
 }
 

@@ -14,19 +14,6 @@ TensorId counted(BlockBuilder& block, Place place, const std::vector<TensorId>& 
   return compute(block, OpKind::mask, inputs, {place, block.tensor(inputs.front()).shape, dtype});
 }
 
-/// Where ids are outside of this rank's shard of the vocabulary, and ids counted within it.
-struct ShardIds {
-  TensorId mask = 0;
-  TensorId ids = 0;
-};
-ShardIds shard_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
-  const TensorId below = counted(block, {op, "below"}, {ids}, DType::boolean);
-  const TensorId above = counted(block, {op, "above"}, {ids}, DType::boolean);
-  const TensorId mask = counted(block, {op, "other ranks' ids"}, {below, above}, DType::boolean);
-  const TensorId copied = counted(block, {op, "copied ids"}, {ids}, DType::int64);
-  return {mask, counted(block, {op, "own ids"}, {copied}, DType::int64)};
-}
-
 /// out * (~input_mask[..., None]): rows of other ranks' ids are zeroed in a tensor of their own.
 TensorId masked_rows(BlockBuilder& block, TensorId rows, TensorId mask) {
   const TensorId kept = counted(block, {"embedding", "own rows"}, {mask}, DType::boolean);
@@ -58,7 +45,7 @@ TensorId looked_up_words(BlockBuilder& block, const MegatronContext& context) {
     return look_up(block, "embedding", part);
   }
   Frame call(block);
-  const ShardIds own = shard_ids(block, "embedding", ids);
+  const OwnIds own = own_ids(block, "embedding", ids);
   call.local(own.mask);
   part.indices = call.local(own.ids);
   part.table = block.parameter({"embedding", "weight"}, {context.v, context.h});
@@ -101,7 +88,7 @@ TensorId sharded_cross_entropy(BlockBuilder& block, const MegatronContext& conte
   const TensorId scores =
       compute(block, OpKind::softmax, {logits, highest},
               {{"cross_entropy", "less maximum"}, block.tensor(logits).shape, DType::fp32});
-  const ShardIds own = shard_ids(block, "cross_entropy", targets);
+  const OwnIds own = own_ids(block, "cross_entropy", targets);
   for (const TensorId local : {own.mask, own.ids}) call.local(local);
   const TensorId positions = call.local(make("positions", {targets}, DType::int64));
   const TensorId picked = make("target's score", {scores, positions}, DType::fp32);
