@@ -90,10 +90,6 @@ class StepAccount {
       // The slowest rank is described; others wait for it.
       if (works.total() > result.total()) result = works;
     }
-    for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
-      const std::int64_t index = stage_index(place_at(result.rank), chunk);
-      result.launching += micro_steps() * model_.stage(split_, index).passes.launching;
-    }
     // One rank alone waits for nobody; the difference would be a rounding.
     if (step_.ranks > 1) result.bubble = std::max(0.0, makespan - result.total());
     add_ends(result);

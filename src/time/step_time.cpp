@@ -19,7 +19,19 @@ struct StepPlace {
   const Job& job;
   const Links& links;
   const std::vector<OpPrice>& prices;
+  const PricedModel& model;  ///< of these prices
 };
+
+/// One micro-step of a rank of the pipeline.
+PassTimes passes_of_rank(const PricedModel& model, const Parallelism& layout, std::int64_t rank) {
+  PassTimes sum;
+  const StageSplit split = model.split_of(layout);
+  const PipelinePlace place = place_of(layout, rank);
+  for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
+    sum += model.stage(split, stage_index(place, chunk)).passes;
+  }
+  return sum;
+}
 
 /// Share of the counted FLOPs that run (torch's FlopCounterMode counts every score): a
 /// causal fused attention leaves out the scores above the diagonal.
@@ -207,7 +219,8 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
   times.add({.block = "host launches",
              .op = "wait",
              .op_class = OpClass::waiting,
-             .seconds = Seconds(step.launching),
+             .seconds = Seconds(place.work.micro_steps *
+                                passes_of_rank(place.model, parallelism, step.rank).launching),
              .bound = Bound::launch,
              .origin = {.provenance = Provenance::public_, .sibling = {}}});
   // The time of a sample is the user's own word.
@@ -257,14 +270,9 @@ std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
 std::vector<StageTime> stage_times(const PricedModel& model, const Parallelism& parallelism) {
   std::vector<StageTime> times;
   if (parallelism.pipeline == 1) return times;
-  const StageSplit split = model.split_of(parallelism);
   for (std::int64_t rank = 0; rank < parallelism.pipeline; ++rank) {
-    PassTimes sum;
-    const PipelinePlace place = place_of(parallelism, rank);
-    for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
-      sum += model.stage(split, stage_index(place, chunk)).passes;
-    }
-    times.push_back({rank, Seconds(sum.forward), Seconds(sum.backward + sum.recompute)});
+    const PassTimes passes = passes_of_rank(model, parallelism, rank);
+    times.push_back({rank, Seconds(passes.forward), Seconds(passes.backward + passes.recompute)});
   }
   return times;
 }
@@ -362,7 +370,6 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   const double tokens = static_cast<double>(training.micro_batch) *
                         static_cast<double>(training.seq_len) * work.micro_steps /
                         static_cast<double>(job.parallelism.ranks_of_a_model());
-
   TimeEstimate estimate;
   estimate.step = Seconds(step);
   // Margins of this job's kernels, and of whole runs whose source nobody has seen.
@@ -374,7 +381,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.hfu = flops.computed.as_double() / (peak * step);
   estimate.tokens_per_second_per_gpu = tokens / step;
   estimate.ridge_point = peak / job.hardware.gpu.memory_bandwidth->value.value();
-  estimate.ops = op_times({work, job, links, prices}, parts);
+  estimate.ops = op_times({work, job, links, prices, expected}, parts);
   estimate.bubble = Seconds(parts.bubble);
   estimate.stages = stage_times(expected, job.parallelism);
   estimate.published = published;

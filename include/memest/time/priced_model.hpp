@@ -56,7 +56,6 @@ struct ProductCost {
 struct StepSeconds {
   double forward = 0;        ///< all micro-steps, over the rank of the pipeline that works most
   double backward = 0;       ///< recompute included
-  double launching = 0;      ///< of these two: its GPU's wait for its host to launch kernels
   double sends = 0;          ///< of that rank to its neighbours in the pipeline
   double bubble = 0;         ///< its wait for the other ranks
   double gradients = 0;      ///< their reduction, as far as it is exposed
