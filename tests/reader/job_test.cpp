@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <variant>
 #include <vector>
@@ -483,6 +485,56 @@ TEST_CASE("DeepSpeed deals layers that do not divide up to the least bottleneck"
                   "pipeline: 4, zero: 1, account_for_embedding: true, "
                   "account_for_loss: true")
             .empty());
+}
+
+TEST_CASE("Megatron's layers that do not divide are dealt as recipes deal them, with a warning") {
+  using Stages = std::vector<std::int64_t>;
+  const auto ends = [](std::int64_t stages, std::int64_t first, std::int64_t each,
+                       std::int64_t last) {
+    Stages counts(static_cast<std::size_t>(stages), each);
+    counts.front() = first;
+    counts.back() = last;
+    return counts;
+  };
+  // Llama-3.1 405B and Qwen3 235B account for embedding and loss; DeepSeek-V3's layout_map.
+  CHECK(stages_with_short_ends(126, 128) == ends(128, 0, 1, 0));
+  CHECK(stages_with_short_ends(126, 64) == ends(64, 1, 2, 1));
+  CHECK(stages_with_short_ends(94, 24) == ends(24, 3, 4, 3));
+  CHECK(stages_with_short_ends(61, 4) == ends(4, 16, 16, 13));
+  CHECK(stages_with_short_ends(61, 16) == ends(16, 4, 4, 1));
+  CHECK(stages_with_short_ends(61, 32) == ends(32, 1, 2, 0));
+  CHECK(stages_with_short_ends(27, 4) == ends(4, 7, 7, 6));
+  CHECK(stages_with_short_ends(61, 48).empty());
+  for (const std::int64_t layers : {7, 26, 61, 94, 126}) {
+    for (std::int64_t stages = 2; stages <= layers; ++stages) {
+      const Stages counts = stages_with_short_ends(layers, stages);
+      if (counts.empty()) continue;
+      CHECK(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == layers);
+      CHECK(std::ranges::all_of(counts, [](std::int64_t count) { return count >= 0; }));
+    }
+  }
+
+  const auto spec_of = [](const std::string& layers, const std::string& parallelism) {
+    return "model: {layers: 13, hidden_size: 64, heads: 4, vocab_size: 128, activation: gelu, "
+           "norm: layernorm, position: learned, max_positions: 128}\n"
+           "training: {seq_len: 128, precision: megatron, implementation: {name: megatron, "
+           "layers: " +
+           layers + "}}\nparallelism: {" + parallelism +
+           "}\nhardware: {gpu: a100-sxm-80gb, count: 4}\n";
+  };
+  const Checked<Job> dealt = read_text(spec_of("te", "pipeline: 4"));
+  REQUIRE(dealt.ok());
+  CHECK(dealt.value().parallelism.stage_layers == Stages{4, 4, 4, 1});
+  REQUIRE(dealt.diagnostics().size() == 1);
+  CHECK(dealt.diagnostics().front().severity == Severity::warning);
+  CHECK(dealt.diagnostics().front().hint ==
+        "say so with 'pipeline_layout: \"Et*4|(t*4|)*2tL\"', or otherwise; Megatron refuses to "
+        "guess");
+  CHECK(read_text(spec_of("te", "pipeline: 4, pipeline_layout: \"Et*4|(t*4|)*2tL\""))
+            .diagnostics()
+            .empty());
+  CHECK_FALSE(read_text(spec_of("legacy", "pipeline: 4")).ok());
+  CHECK_FALSE(read_text(spec_of("te", "pipeline: 4, account_for_loss: true")).ok());
 }
 
 }  // namespace memest

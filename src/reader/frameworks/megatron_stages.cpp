@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "memest/spec/parallel/sharding.hpp"
+#include "reader/frameworks/pipeline_layout.hpp"
+#include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {
@@ -142,6 +144,44 @@ void divide_by_deepspeed(Job& job) {
     return count > 0 || &count == &stages.back();
   });
   if (all) parallelism.stage_layers = std::move(stages);
+}
+
+std::vector<std::int64_t> stages_with_short_ends(std::int64_t layers, std::int64_t stages) {
+  constexpr std::int64_t kEnds = 2;
+  if (stages < kEnds) return {};
+  if ((layers + kEnds) % stages == 0) {
+    const std::int64_t each = (layers + kEnds) / stages;
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(stages), each);
+    counts.front() = counts.back() = each - 1;
+    return counts;
+  }
+  const std::int64_t each = (layers + stages - 1) / stages;
+  const std::int64_t missing = each * stages - layers;
+  const std::int64_t of_last = std::min(missing, each);
+  if (missing - of_last > each) return {};
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(stages), each);
+  counts.back() -= of_last;
+  counts.front() -= missing - of_last;
+  return counts;
+}
+
+void divide_by_recipes(const Value* written, Job& job, Diagnostics& diagnostics) {
+  Parallelism& parallelism = job.parallelism;
+  const Value* pipeline = written == nullptr ? nullptr : written->find("pipeline");
+  const bool asked = parallelism.divides_unequally() || job.given.listed_stages;
+  if (pipeline == nullptr || asked || !leaves_layers_over(job)) return;
+  const std::int64_t layers = decoder_layers_of(job);
+  std::vector<std::int64_t> stages = stages_with_short_ends(layers, stages_of(job));
+  if (stages.empty()) return;
+  Diagnostic warning = error_at(
+      pipeline->span,
+      std::to_string(layers) + " layers are not a multiple of " + std::to_string(stages.size()) +
+          " stages: they are taken as dealt by Megatron-Bridge's recipes, fewer to the ends",
+      "say so with 'pipeline_layout: \"" + pipeline_layout_text(stages) +
+          "\"', or otherwise; Megatron refuses to guess");
+  warning.severity = Severity::warning;
+  diagnostics.push_back(std::move(warning));
+  parallelism.stage_layers = std::move(stages);
 }
 
 std::span<const Rule> megatron_stage_rules() { return kStageRules; }

@@ -105,7 +105,7 @@ void tidy(Diagnostics& diagnostics) {
 }
 
 /// Sets the framework's defaults for layout keys that the spec leaves out.
-void set_layout_of_framework(const Value* written, Job& job) {
+void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagnostics) {
   if (!job.training || written == nullptr) return;
   Parallelism& parallelism = job.parallelism;
   const FrameworkRow& framework = row_of(job.training->implementation.framework);
@@ -119,6 +119,9 @@ void set_layout_of_framework(const Value* written, Job& job) {
     parallelism.fsdp->reshard = framework.reshard;
   }
   divide_by_deepspeed(job);
+  if (framework.has_layer_specs && job.training->implementation.layers != LayerSpec::legacy) {
+    divide_by_recipes(written, job, diagnostics);
+  }
   if (framework.splits.deals_by_cost && parallelism.pipeline > 1 &&
       parallelism.stage_layers.empty()) {
     if (const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture)) {
@@ -171,7 +174,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     job.inference = read_inference(*inference, has_model ? &job.model : nullptr, diagnostics);
     if (job.inference) job.scaled_margins = find_margins(job.inference->implementation);
   }
-  set_layout_of_framework(mapping("parallelism"), job);
+  set_layout_of_framework(mapping("parallelism"), job, diagnostics);
   check_inference_alone(root, job, diagnostics);
   check_parallelism(mapping("parallelism"), job, diagnostics);
   check_megatron(root, job, diagnostics);
