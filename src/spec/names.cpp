@@ -240,6 +240,16 @@ std::string_view name_of(TorchtitanRelease release) {
   return {};
 }
 
+std::string_view name_of(TransformersRelease release) {
+  switch (release) {
+    case TransformersRelease::v5_18:
+      return "5.18";
+    case TransformersRelease::v5_24:
+      return "5.24";
+  }
+  return {};
+}
+
 std::string_view name_of(LayerSpec layers) {
   switch (layers) {
     case LayerSpec::local:

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "memest/spec/torch_release.hpp"
+
 namespace memest {
 
 /// Each framework's traits stand in its row (framework.hpp).
@@ -72,6 +74,14 @@ enum class TorchtitanRelease : std::uint8_t {
 inline constexpr std::array kTorchtitanReleases = {
     TorchtitanRelease::dec_2024, TorchtitanRelease::v0_1_0, TorchtitanRelease::v0_2_2};
 
+/// transformers' release, as far as they differ: the last of those that behave alike.
+enum class TransformersRelease : std::uint8_t {
+  v5_18,  ///< from 4.54 on: rotary positions are a matrix product, a step's first
+  v5_24   ///< from 5.19 on they are multiplied element by element
+};
+inline constexpr std::array kTransformersReleases = {TransformersRelease::v5_18,
+                                                     TransformersRelease::v5_24};
+
 /// The scope of torch.compile.
 enum class CompileScope : std::uint8_t {
   off,
@@ -101,6 +111,7 @@ std::string_view name_of(LayerSpec layers);
 std::string_view name_of(CompileScope compile);
 std::string_view name_of(TeRelease release);
 std::string_view name_of(TorchtitanRelease release);
+std::string_view name_of(TransformersRelease release);
 
 /// Which of Liger's kernels stand in place of a transformers model's own, as its
 /// apply_liger_kernel_to_MODEL_TYPE(...) names them.
@@ -129,6 +140,8 @@ struct Implementation {
   bool deepspeed = false;  ///< Megatron-DeepSpeed: DeepSpeed's engine and optimizers around them
   TeRelease transformer_engine = TeRelease::te_2_11;
   TorchtitanRelease torchtitan = TorchtitanRelease::v0_2_2;
+  TransformersRelease transformers = TransformersRelease::v5_18;
+  TorchRelease torch = kRecordedTorchRelease;
   CompileScope compile = CompileScope::off;
   LigerKernels liger = {};
 };

@@ -17,8 +17,7 @@ EngineSettings settings_of_nanotron(const Graph& graph, const Job& job, BlockHoo
   settings.checkpoints = checkpoint_plan_of(*job.training, graph.layers());
   settings.hooks = hooks;
   settings.gradients = true;
-  settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace,
-                         transformer_engine_workspace_bytes(job.hardware.gpu)};
+  settings.workspaces = workspaces_of(job);
   return settings;
 }
 

@@ -17,9 +17,22 @@ void LibraryBuffers::use(Workspace workspace, EngineThread thread) {
                        loop_label(Holding::workspaces, LoopTensor::transformer_engine_workspace));
     return;
   }
-  use(LoopTensor::cublas_workspace, sizes_.cublas, thread);
-  if (workspace == Workspace::cublas) return;
+  const bool lt = workspace != Workspace::cublas;
+  if (sizes_.cublas_life == WorkspaceLife::process) {
+    use(LoopTensor::cublas_workspace, sizes_.cublas, thread);
+  } else if (!lt) {
+    use_once(LoopTensor::cublas_workspace, sizes_.cublas);
+  }
+  if (!lt || sizes_.cublas_lt_life == WorkspaceLife::shared) return;
+  if (sizes_.cublas_lt_life == WorkspaceLife::call) {
+    return use_once(LoopTensor::cublas_lt_workspace, sizes_.cublas_lt);
+  }
   use(LoopTensor::cublas_lt_workspace, sizes_.cublas_lt, thread);
+}
+
+/// PyTorch's allocator gives and takes it around the call.
+void LibraryBuffers::use_once(LoopTensor workspace, std::int64_t bytes) {
+  recorder_.release(recorder_.allocate(bytes, loop_label(Holding::workspaces, workspace)));
 }
 
 void LibraryBuffers::use(LoopTensor workspace, std::int64_t bytes, EngineThread thread) {

@@ -13,16 +13,10 @@
 #include "memory/engine/checkpoints.hpp"
 #include "memory/engine/flight_state.hpp"
 #include "memory/engine/forward_order.hpp"
+#include "memory/states/overheads.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
-
-/// Bytes of the libraries' workspaces.
-struct WorkspaceSizes {
-  std::int64_t cublas = 0;
-  std::int64_t cublas_lt = 0;
-  std::int64_t transformer_engine = 0;
-};
 
 /// The program's thread, or the autograd engine's: cuBLAS has handles, and workspaces, by thread.
 enum class EngineThread : std::uint8_t { program, autograd };
@@ -41,6 +35,7 @@ class LibraryBuffers {
 
  private:
   void use(LoopTensor workspace, std::int64_t bytes, EngineThread thread);
+  void use_once(LoopTensor workspace, std::int64_t bytes);
 
   WorkspaceSizes sizes_;
   Recorder& recorder_;

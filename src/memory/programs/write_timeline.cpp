@@ -77,8 +77,7 @@ EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapp
   // a node, here of the split, in the stream of its forward.
   if (shards_by<FlatShards>(job)) settings.parameter_sums = Stream::all_gather;
   settings.gradients = job.training.has_value();
-  settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace,
-                         transformer_engine_workspace_bytes(job.hardware.gpu)};
+  settings.workspaces = workspaces_of(job);
   if (recipe.gradients != recipe.trained.value_or(recipe.weights))
     settings.gradient_bytes = size_of(recipe.gradients);
   return settings;

@@ -20,6 +20,7 @@ namespace {
 constexpr std::int64_t kCublasWorkspaces = 2;
 constexpr std::int64_t kCublasWorkspaceHopper = 32 * kMiB;
 constexpr std::int64_t kCublasWorkspace = 8519680;
+constexpr std::int64_t kCublasLtWorkspace = kMiB;
 constexpr std::int64_t kTransformerEngineWorkspaceHopper = 32 * kMiB + 1024;
 constexpr std::int64_t kTransformerEngineWorkspace = 4 * kMiB;
 
@@ -64,44 +65,62 @@ bool multiplies_forward(const Graph& graph, std::optional<Workspace> workspace =
   });
 }
 
-}  // namespace
-
-std::int64_t cublas_workspace_bytes(const GpuSpec& gpu) {
-  return gpu.compute_capability() == kHopper ? kCublasWorkspaceHopper : kCublasWorkspace;
+LedgerTerm cublas_term(const Graph& graph, const Job& job, const WorkspaceSizes& sizes) {
+  if (sizes.cublas_life == WorkspaceLife::call) {
+    return {
+        "cuBLAS workspace", TermGroup::overhead, Expr(sizes.cublas),
+        "PyTorch from 2.15 on, of one product at a time: 32 MiB on compute capability 9.0, 10.x "
+        "and 12.x, 8,519,680 B elsewhere; at most this",
+        ""};
+  }
+  std::int64_t threads = job.training ? kCublasWorkspaces : 1;
+  // The forward's thread has none where all its products are other kernels' (CUTLASS's in float8).
+  if (uses(graph, Workspace::cublas_lt_twice) && !multiplies_forward(graph)) --threads;
+  return {"cuBLAS workspaces", TermGroup::overhead, Expr(threads * sizes.cublas),
+          row_of(job.forward()->implementation.torch).large_on_blackwell
+              ? "PyTorch 2.12 to 2.14, one for the forward and one for the backward thread: 32 MiB "
+                "each on compute capability 9.0, 10.x and 12.x, 8,519,680 B elsewhere"
+              : "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on "
+                "compute capability 9.0, 8,519,680 B elsewhere",
+          ""};
 }
 
-std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
-  return gpu.compute_capability() >= kHopper ? kTransformerEngineWorkspaceHopper
-                                             : kTransformerEngineWorkspace;
+}  // namespace
+
+WorkspaceSizes workspaces_of(const Job& job) {
+  const TorchRow& torch = row_of(job.forward()->implementation.torch);
+  const std::optional<ComputeCapability> capability = job.hardware.gpu.compute_capability();
+  const bool blackwell = capability && (capability->major == 10 || capability->major == 12);
+  const bool large = capability == kHopper || (torch.large_on_blackwell && blackwell);
+  return {.cublas = large ? kCublasWorkspaceHopper : kCublasWorkspace,
+          .cublas_lt = kCublasLtWorkspace,
+          .transformer_engine = capability >= kHopper ? kTransformerEngineWorkspaceHopper
+                                                      : kTransformerEngineWorkspace,
+          .cublas_life = torch.cublas,
+          .cublas_lt_life = torch.cublas_lt};
 }
 
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
   // The field's formulas count no library.
   if (row_of(job.forward()->implementation.framework).is_formula) return {};
   if (!multiplies(graph)) return {};
-  std::int64_t threads = job.training ? kCublasWorkspaces : 1;
-  // The forward's thread has none where all its products are other kernels' (CUTLASS's in float8).
-  if (uses(graph, Workspace::cublas_lt_twice) && !multiplies_forward(graph)) --threads;
-  std::vector<LedgerTerm> terms{
-      {"cuBLAS workspaces", TermGroup::overhead,
-       Expr(threads * cublas_workspace_bytes(job.hardware.gpu)),
-       "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on compute "
-       "capability 9.0, 8,519,680 B elsewhere",
-       ""}};
+  const WorkspaceSizes sizes = workspaces_of(job);
+  std::vector<LedgerTerm> terms{cublas_term(graph, job, sizes)};
   const bool backward = uses(graph, Workspace::cublas_lt_twice);
-  if (backward || uses(graph, Workspace::cublas_lt)) {
+  const bool keeps_lt = sizes.cublas_lt_life == WorkspaceLife::process;
+  if (keeps_lt && (backward || uses(graph, Workspace::cublas_lt))) {
     // One for each thread that calls it, as with cuBLAS above.
     const bool forward = multiplies_forward(graph, Workspace::cublas_lt) ||
                          multiplies_forward(graph, Workspace::cublas_lt_twice);
     const std::int64_t calls = (backward ? 1 : 0) + (forward ? 1 : 0);
-    terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(calls * kCublasLtWorkspace),
+    terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(calls * sizes.cublas_lt),
                      backward ? "PyTorch 2.9 to 2.11: 1 MiB kept from a thread's first _scaled_mm"
                               : "PyTorch 2.9 to 2.11: 1 MiB kept from the first addmm with a bias",
                      ""});
   }
   if (uses(graph, Workspace::transformer_engine)) {
     terms.push_back({"workspace of Transformer Engine's products", TermGroup::overhead,
-                     Expr(transformer_engine_workspace_bytes(job.hardware.gpu)),
+                     Expr(sizes.transformer_engine),
                      "Transformer Engine 2.11, cpp_extensions/gemm.py: 32 MiB and 1 KiB from "
                      "compute capability 9.0 on, 4 MiB before",
                      ""});

@@ -7,17 +7,24 @@
 
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/spec/torch_release.hpp"
 
 namespace memest {
 
-/// PyTorch 2.11 (aten/src/ATen/cuda/CublasHandlePool.cpp): 32 MiB on compute capability 9.0, else
-/// 4096 KiB · 2 + 16 KiB · 8; one each for the forward and the autograd thread.
-std::int64_t cublas_workspace_bytes(const GpuSpec& gpu);
-/// Transformer Engine 2.11 (cpp_extensions/gemm.py): 32 MiB and 1 KiB from compute capability 9.0
-/// on, 4 MiB before, one for the process.
-std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu);
-/// cublasLt keeps 1 MiB of its own from the first addmm with a one-dimensional bias.
-inline constexpr std::int64_t kCublasLtWorkspace = kMiB;
+/// Bytes of the libraries' workspaces, and how long PyTorch's live.
+struct WorkspaceSizes {
+  std::int64_t cublas = 0;
+  std::int64_t cublas_lt = 0;
+  std::int64_t transformer_engine = 0;
+  WorkspaceLife cublas_life = WorkspaceLife::process;
+  WorkspaceLife cublas_lt_life = WorkspaceLife::process;
+};
+
+/// PyTorch (aten/src/ATen/cuda/CublasHandlePool.cpp): for each thread 32 MiB on compute capability
+/// 9.0, and in newer releases on 10.x and 12.x, else 4096 KiB · 2 + 16 KiB · 8; cublasLt has 1 MiB
+/// of its own. Transformer Engine 2.11 (cpp_extensions/gemm.py): 32 MiB and 1 KiB from compute
+/// capability 9.0 on, 4 MiB before, one for the process.
+WorkspaceSizes workspaces_of(const Job& job);
 
 /// cuBLAS and cublasLt workspaces, kept from their first use.
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job);

@@ -219,6 +219,10 @@ constexpr JobKey kImplementation[] = {
      [](const Job& job) {
        return written_as(name_of(training(job).implementation.transformer_engine));
      }},
+    {"training.implementation.transformers",
+     [](const Job& job) { return written_as(name_of(training(job).implementation.transformers)); }},
+    {"training.implementation.torch",
+     [](const Job& job) { return written_as(name_of(training(job).implementation.torch)); }},
     {"training.implementation.torchtitan",
      [](const Job& job) { return written_as(name_of(training(job).implementation.torchtitan)); }},
     {"training.implementation.compile",

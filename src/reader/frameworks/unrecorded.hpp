@@ -29,4 +29,7 @@ struct NotRecorded {
 void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRecorded> own,
                        const Job& job, Diagnostics& diagnostics);
 
+/// Refuses another release of PyTorch where no run under one was recorded.
+void check_torch_release(const Value& root, const Job& job, Diagnostics& diagnostics);
+
 }  // namespace memest

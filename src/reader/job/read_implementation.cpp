@@ -158,6 +158,9 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   override_with<LossKernel>(written->find("loss"), kLossKernels, implementation.loss);
   override_with<TorchtitanRelease>(written->find("torchtitan"), kTorchtitanReleases,
                                    implementation.torchtitan);
+  override_with<TransformersRelease>(written->find("transformers"), kTransformersReleases,
+                                     implementation.transformers);
+  override_with<TorchRelease>(written->find("torch"), kTorchReleases, implementation.torch);
   read_own_keys(*written, implementation, diagnostics);
   check_norm(written->find("norm"), own, diagnostics);
   read_loop(written->find("loop"), implementation, diagnostics);

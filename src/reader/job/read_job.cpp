@@ -20,6 +20,7 @@
 #include "reader/frameworks/offload_activations.hpp"
 #include "reader/frameworks/recompute.hpp"
 #include "reader/frameworks/rules.hpp"
+#include "reader/frameworks/unrecorded.hpp"
 #include "reader/job/check_parallelism.hpp"
 #include "reader/job/read_allocator.hpp"
 #include "reader/job/read_cluster.hpp"
@@ -181,6 +182,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_torchtitan(root, job, diagnostics);
   check_nanotron(root, job, diagnostics);
   check_trainer(root, job, diagnostics);
+  check_torch_release(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);
   check_compression(root, job, diagnostics);

@@ -36,7 +36,9 @@ constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embeddi
 constexpr Word kLayerSpecs[] = {{"te"}, {"local"}, {"legacy"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a whole model"}};
-constexpr Word kTorches[] = {{"2.11"}};
+constexpr Word kTorches[] = {{"2.11"}, {"2.6"},  {"2.7"},  {"2.8"},  {"2.9"},
+                             {"2.10"}, {"2.12"}, {"2.13"}, {"2.14"}, {"2.15"}};
+constexpr Word kTransformersReleases[] = {{"5.18"}, {"5.24"}};
 constexpr Word kTeReleases[] = {{"2.11"}, {"2.9"}, {"2.2"}};
 constexpr Word kTorchtitanReleases[] = {{"0.2.2"}, {"0.1.0"}, {"2024-12"}};
 
@@ -143,13 +145,22 @@ constexpr Key kImplementationKeys[] = {
      .shapes = {choice(kCompiles)},
      .fallback = "off",
      .doc = "What torch.compile compiles: each layer by itself (blocks; torchtitan its loss too)."},
+    {.name = "transformers",
+     .shapes = {choice(kTransformersReleases)},
+     .fallback = "5.18",
+     .doc = "Its release: 5.18 stands for 4.54 to 5.18; 5.24, for 5.19 on, multiplies rotary "
+            "positions without a matrix product."},
     {.name = "torch",
      .shapes = {choice(kTorches)},
      .fallback = "2.11",
-     .doc = "The version of PyTorch whose behaviour is modelled."},
+     .doc = "The release of PyTorch: which attention sdpa means, and how long cuBLAS keeps its "
+            "workspaces."},
 };
 
 bool has_layer_specs(const FrameworkRow& framework) { return framework.has_layer_specs; }
+bool is_of_transformers(const FrameworkRow& framework) {
+  return framework.recorded.package == "transformers";
+}
 bool shards_by_dtensor(const FrameworkRow& framework) { return framework.splits.by_dtensor; }
 
 constexpr std::string_view kLegacyLayers = "Megatron's legacy layers";
@@ -157,6 +168,7 @@ constexpr OwnKey kOwnKeys[] = {
     {.name = "layers", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "transformer_engine", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "torchtitan", .belongs_to = shards_by_dtensor, .owner = "torchtitan"},
+    {.name = "transformers", .belongs_to = is_of_transformers, .owner = "transformers"},
     {.name = "masked_softmax_fusion",
      .belongs_to = has_layer_specs,
      .owner = kLegacyLayers,

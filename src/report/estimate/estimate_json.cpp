@@ -291,7 +291,7 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   json["assumptions"] = estimate.assumptions;
   json["versions"] = {{"memest", question.version}};
   if (replayed) {
-    json["versions"]["torch"] = kRecordedTorch;
+    json["versions"]["torch"] = name_of(job.forward()->implementation.torch);
     const RecordedProgram& program = modelled_program(job.forward()->implementation);
     if (!program.package.empty()) json["versions"][std::string(program.package)] = program.release;
   }

@@ -59,14 +59,15 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
 /// Why PyTorch would refuse the kernel that the policy forces, or nothing.
 std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind);
 
-/// The kernel that `sdpa` means for these operands. Reference: which backend PyTorch 2.11 with
-/// cuDNN 9.19 takes, by capability, type, head size, mask and grouping.
+/// The kernel that `sdpa` means for these operands. Reference: which backend the policy's release
+/// of PyTorch takes with the cuDNN that it is published with (2.11: 9.19), by capability, type,
+/// head size, mask, grouping and dropout.
 AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
-                             ComputeCapability capability);
+                             const LoweringPolicy& policy);
 /// As above, where torchtitan asks for cuDNN, flash or math, in this order (0.2.2,
 /// models/attention.py, ScaledDotProductAttentionWrapper).
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
-                                      ComputeCapability capability);
+                                      const LoweringPolicy& policy);
 
 /// The mixed values of `inputs`, as [b, s, a·d].
 TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,

@@ -106,7 +106,7 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
                  (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
     call.kernel = call.broadcast ? AttentionKernel::sdpa_math
-                                 : context.program.sdpa(call, spec.head_dim, policy.capability);
+                                 : context.program.sdpa(call, spec.head_dim, policy);
   }
   // pre_process_group_query_attention_input (attention.cpp): the math kernel repeats keys and
   // values itself.

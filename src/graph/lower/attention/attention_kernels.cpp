@@ -10,6 +10,7 @@
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/attention/fused_core.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "memest/spec/torch_release.hpp"
 
 namespace memest {
 namespace {
@@ -35,6 +36,7 @@ class OutputWriter {
     const Dimensions& dims = context_.dims;
     const bool flash = call_.kernel == AttentionKernel::sdpa_flash;
     const bool efficient = call_.kernel == AttentionKernel::sdpa_efficient;
+    const TorchRow& torch = row_of(context_.policy.implementation.torch);
     // mem_eff_attention/kernel_forward.h: kAlignLSE = 32.
     const Expr rows = efficient ? Expr(Symbol::seq_len_32) : dims.s;
     const TensorId sums = make("log-sum-exp", {dims.b, dims.a, rows}, DType::fp32);
@@ -52,11 +54,19 @@ class OutputWriter {
       if (is_half(call_.dtype) && widest > kWidestInRegisters) {
         op.outputs.push_back(make("output in fp32", block_.tensor(out).shape, DType::fp32));
       }
+      if (torch.efficient_keeps_state) {
+        op.outputs.insert(op.outputs.end(), {philox("seed", 1), philox("offset", 1)});
+        op.saved.insert(op.saved.end(), op.outputs.end() - 2, op.outputs.end());
+      }
       return;
     }
-    // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
-    const TensorId seed = make("seed", {Expr(flash ? 2 : 1)}, DType::int64);
-    const TensorId offset = make("offset", {Expr(1)}, DType::int64);
+    if (flash && call_.dropout <= 0 && !torch.flash_keeps_state) {
+      op.saved.insert(op.saved.end(), {out, sums});
+      return append_splits(op);
+    }
+    // Flash keeps two words of seed, cuDNN one; both one word of offset.
+    const TensorId seed = philox("seed", flash ? 2 : 1);
+    const TensorId offset = philox("offset", 1);
     op.saved.insert(op.saved.end(), {out, sums, offset});
     if (!flash) {
       op.outputs.insert(op.outputs.begin(), {seed, offset});
@@ -67,13 +77,18 @@ class OutputWriter {
     op.outputs.insert(op.outputs.end(), {seed, offset});
     if (call_.dropout > 0) {
       // With dropout a second seed takes the place of the first.
-      op.outputs.push_back(make("dropout seed", {Expr(2)}, DType::int64));
+      op.outputs.push_back(philox("dropout seed", 2));
       block_.tensor(op.outputs.back()).for_dropout = true;
     }
     op.saved.push_back(call_.dropout > 0 ? op.outputs.back() : seed);
   }
 
  private:
+  /// A part of the Philox generator's state, of so many words.
+  TensorId philox(std::string_view name, std::int64_t words) {
+    return make(name, {Expr(words)}, DType::int64);
+  }
+
   TensorId make(std::string_view name, Shape shape, DType dtype) {
     return block_.make({"attention", name}, std::move(shape), dtype);
   }
@@ -273,15 +288,37 @@ Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_vie
   return {out, x.packed};
 }
 
+/// Whether cuDNN's attention comes first and takes such heads. check_prefer_cudnn_attention: on 9.x
+/// and 10.x with cuDNN newer than 9.15.0; check_cudnn_tensor_shapes has the limits.
+bool takes_cudnn(const AttentionCall& call, std::int64_t head_dim, const LoweringPolicy& policy) {
+  constexpr std::int64_t kWide = 256;
+  constexpr std::int64_t kNarrow = 128;
+  const bool hopper = policy.capability.major == kHopper.major;
+  if (!hopper && policy.capability.major != kBlackwell.major) return false;
+  const CudnnHeads heads = row_of(policy.implementation.torch).cudnn;
+  if (heads == CudnnHeads::none) return false;
+  const std::int64_t value_dim = call.value_dim.value_or(head_dim);
+  if (head_dim % 8 != 0 || value_dim % 8 != 0) return false;
+  const std::int64_t widest = std::max(head_dim, value_dim);
+  const bool by_hardware = heads == CudnnHeads::by_hardware;
+  const bool up_to_wide = by_hardware ? hopper : !call.gradients;
+  if (widest <= (up_to_wide ? kWide : kNarrow)) return true;
+  if (!by_hardware && head_dim == kWide && value_dim == kWide) return true;
+  return head_dim == 192 && value_dim == kNarrow;  // DeepSeek's
+}
+
 }  // namespace
 
 AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
-                             ComputeCapability capability) {
+                             const LoweringPolicy& policy) {
+  const ComputeCapability capability = policy.capability;
+  const TorchRow& torch = row_of(policy.implementation.torch);
   const std::int64_t value_dim = call.value_dim.value_or(head_dim);
   // The memory-efficient kernel reads 16 bytes at a time.
   // minimum_gemm_alignment: 8 elements of 16 bits, 4 of fp32.
   const std::int64_t aligned = 16 / size_of(call.dtype);
-  const bool efficient = !call.grouped && head_dim % aligned == 0 && value_dim % aligned == 0;
+  const bool efficient = (!call.grouped || torch.efficient_takes_groups) &&
+                         head_dim % aligned == 0 && value_dim % aligned == 0;
   const AttentionKernel fallback =
       efficient ? AttentionKernel::sdpa_efficient : AttentionKernel::sdpa_math;
   constexpr std::int64_t kWidestFlash = 256;
@@ -290,14 +327,8 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
   if (capability < kAmpere) {
     return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
   }
-  // check_prefer_cudnn_attention puts cuDNN first on 9.x and 10.x with cuDNN newer than 9.15.0;
-  // check_cudnn_tensor_shapes has the limits, 256 on 9.0 since 9.10.
-  const std::int64_t widest_cudnn = capability.major == kHopper.major      ? 256
-                                    : capability.major == kBlackwell.major ? 128
-                                                                           : 0;
-  const bool multiples = head_dim % 8 == 0 && value_dim % 8 == 0;
-  const bool latents = widest_cudnn == 128 && head_dim == 192 && value_dim == 128;  // DeepSeek's
-  if (multiples && (std::max(head_dim, value_dim) <= widest_cudnn || latents)) {
+  const bool drops_out = call.gradients && call.dropout > 0;
+  if (takes_cudnn(call, head_dim, policy) && (torch.cudnn_drops_out || !drops_out)) {
     return AttentionKernel::sdpa_cudnn;
   }
   // Flash attention's backward of wide heads needs more shared memory than small chips have.
@@ -315,9 +346,9 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
 }
 
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
-                                      ComputeCapability capability) {
+                                      const LoweringPolicy& policy) {
   // sdpa_kernel(backends, set_priority=True) enables cuDNN, flash and math alone.
-  const AttentionKernel usual = resolve_sdpa(call, head_dim, capability);
+  const AttentionKernel usual = resolve_sdpa(call, head_dim, policy);
   // Behind flash in PyTorch's own order.
   constexpr std::int64_t kWidestOfCudnn = 128;
   const bool fits = head_dim <= kWidestOfCudnn && head_dim % 8 == 0;

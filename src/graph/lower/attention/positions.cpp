@@ -310,12 +310,13 @@ TensorId angles_of(BlockBuilder& block, const DecoderContext& context, Frame& fr
   product.inputs = {positions};
   // inv_freq_expanded @ position_ids_expanded: a batched product, under
   // maybe_autocast(enabled=False) in fp32. It is the first product of a model, and so makes
-  // cuBLAS's workspace.
+  // cuBLAS's workspace. From transformers 5.19 on: position_ids[..., None] * inv_freq.
+  const bool multiplies = context.policy.implementation.transformers == TransformersRelease::v5_24;
   const TensorId angles =
       frame.local(block.make({op, "frequencies"}, {rows, tokens, channels / Expr(2)}, DType::fp32));
   product.outputs = {angles};
-  product.workspace = Workspace::cublas;
-  block.emit(std::move(product), {rows * channels * tokens, Expr()});
+  if (!multiplies) product.workspace = Workspace::cublas;
+  block.emit(std::move(product), {multiplies ? Expr() : rows * channels * tokens, Expr()});
   return angles;
 }
 

@@ -85,7 +85,7 @@ struct DecoderProgram {
   ActivationWriting activation = ActivationWriting::one_kernel;
   /// The kernel that `sdpa` means for heads of `head_dim` channels.
   AttentionKernel (*sdpa)(const AttentionCall& call, std::int64_t head_dim,
-                          ComputeCapability capability) = nullptr;
+                          const LoweringPolicy& policy) = nullptr;
   /// Marks the operations that a selective checkpoint keeps.
   void (*mark_selected)(Block& layer) = nullptr;
 

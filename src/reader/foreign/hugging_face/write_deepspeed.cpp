@@ -38,6 +38,8 @@ constexpr ExportRow kWholeModels[] = {
     beside("training.implementation.bias_dropout_fusion"),
     beside("training.implementation.deepspeed"),
     beside("training.implementation.transformer_engine"),
+    beside("training.implementation.transformers"),
+    beside("training.implementation.torch"),
     beside("training.implementation.torchtitan"),
     beside("allocator"),
 };

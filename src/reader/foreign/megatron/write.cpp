@@ -54,6 +54,8 @@ constexpr ExportRow kStep[] = {
     beside("training.implementation.bias_dropout_fusion"),
     beside("training.implementation.deepspeed"),
     beside("training.implementation.transformer_engine"),
+    beside("training.implementation.transformers"),
+    beside("training.implementation.torch"),
     beside("training.implementation.torchtitan"),
     held("training.implementation.compile", "off"),
     held("training.implementation.liger", "none"),

@@ -53,6 +53,8 @@ constexpr ExportRow kStep[] = {
     beside("training.implementation.bias_dropout_fusion"),
     beside("training.implementation.deepspeed"),
     beside("training.implementation.transformer_engine"),
+    beside("training.implementation.transformers"),
+    beside("training.implementation.torch"),
     held("training.implementation.torchtitan", "0.2.2"),
     written("training.implementation.compile"),
     held("training.implementation.liger", "none"),
