@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kLeastQueued = 1'000'000'000;
 
 /// Weight decay is for matrices (_get_param_groups).
-bool is_matrix(const ParameterTensor& row) { return row.shape.size() > 1; }
+bool has_rows(const ParameterTensor& row) { return row.shape.size() > 1; }
 
 /// arguments.py: a bucket_size of max(40 M, 1 M · ranks), as gradients overlap.
 std::int64_t full_bucket(std::int64_t ranks) {
@@ -137,7 +137,7 @@ void MegatronUnits::make_optimizer(const std::optional<LaunchDevice>& device) {
   std::vector<ParameterGroup> groups(2);
   for (const auto& [parameter, elements] : stepped(rank_.data)) {
     ParameterTensor tensor = weights_.row(parameter);
-    const bool decays = is_matrix(tensor);
+    const bool decays = has_rows(tensor);
     tensor.shape = {elements};
     shares_.push_back(std::move(tensor));
     groups[decays ? 0 : 1].push_back(
@@ -224,8 +224,8 @@ void MegatronUnits::arrive(std::size_t bucket) {
   if (++states_[bucket].arrived == buckets_[bucket].placed.size()) reduce(bucket);
 }
 
-/// Transformer Engine's products ask for ctx.main_grad_func(). What also arrives as a tensor, a
-/// tied table's other part, is complete then.
+/// Transformer Engine's products ask for ctx.main_grad_func(). A tied table's gradient, which also
+/// arrives as a tensor, is complete then.
 void MegatronUnits::write_gradient(std::uint32_t use) {
   fill(of_uses_[use]);
   if (order_.parameters()[use].contributions == 0) arrive(of_uses_[use]);

@@ -11,9 +11,9 @@ namespace {
 using Members = std::vector<std::size_t>;
 
 /// Step 1 and 2 of _get_parameter_groups: by unit, and outside of units by size.
-class Groups {
+class BucketGroups {
  public:
-  Groups(const std::vector<BucketedParameter>& parameters, std::int64_t full)
+  BucketGroups(const std::vector<BucketedParameter>& parameters, std::int64_t full)
       : parameters_(parameters), full_(full) {}
 
   std::vector<Members> collect() && {
@@ -141,7 +141,7 @@ UnitBucket lay(Members members, const std::vector<BucketedParameter>& parameters
   const std::int64_t whole = checked_multiply(cell, ranks);
   bucket.elements = checked_multiply((grid.end() + whole - 1) / whole, whole);
   bucket.share = bucket.elements / ranks;
-  // What is copied into the buffer follows the group's order, not that of the places.
+  // Weights are copied into the buffer in the group's order, not in that of the places.
   const auto rank_of = [&](std::size_t i) {
     return std::find(members.begin(), members.end(), i) - members.begin();
   };
@@ -162,7 +162,7 @@ std::int64_t UnitBucket::in_share(const Placed& one, std::int64_t rank) const {
 std::vector<UnitBucket> unit_buckets(const std::vector<BucketedParameter>& parameters,
                                      const BucketRules& rules) {
   std::vector<UnitBucket> buckets;
-  for (Members& members : Groups(parameters, rules.full).collect()) {
+  for (Members& members : BucketGroups(parameters, rules.full).collect()) {
     buckets.push_back(lay(std::move(members), parameters, rules.ranks));
   }
   return buckets;
