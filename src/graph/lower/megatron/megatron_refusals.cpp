@@ -140,8 +140,12 @@ std::optional<Unavailable> uneven_layers(const MegatronContext& context) {
 
 std::optional<Unavailable> uneven_cut(const MegatronContext& context) {
   if (auto refused = quantized_refusal(context)) return refused;
-  if (context.policy.context > 1 && context.latent) {
-    return unavailable("context parallelism of latent attention");
+  // context_parallel.py: "Context parallelism does not support MLA with" all-to-all.
+  if (context.policy.context > 1 && context.latent &&
+      context.policy.context_exchange == ContextExchange::all_to_all) {
+    return Unavailable{
+        "Transformer Engine exchanges no heads of latent attention over context-parallel ranks: "
+        "its keys and values are passed round a ring"};
   }
   if (auto refused = uneven_layers(context)) return refused;
   return uneven_size(context.decoder.vocab_size, context.policy.tensor, "the vocabulary size");
