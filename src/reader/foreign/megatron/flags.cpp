@@ -164,6 +164,7 @@ constexpr KeyRow kRefused[] = {
     refused_key("--num-classes", "", kOtherModel),
     refused_key("--experimental-attention-variant", "", "attention other than softmax's"),
     refused_key("--linear-attention-freq", "", "attention other than softmax's"),
+    refused_key("--softmax-type", "vanilla", "a softmax with sinks in Megatron's command line"),
     refused_key("--window-size", "", "attention over windows in Megatron"),
     refused_key("--fp32-residual-connection", "false", "a residual stream in fp32"),
     refused_key("--moe-extended-tp", "false",
