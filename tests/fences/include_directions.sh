@@ -11,7 +11,7 @@ cd "$1"
     for (i = 1; i in list; i += 2) floor[list[i]] = list[i + 1]
     split("units diag symbolic spec graph memory time plan", list)
     for (i in list) core[list[i]] = 1
-    split("allocator states timeline packing engine optimizer sharding accumulator generation programs moments ledger", list)
+    split("allocator states timeline packing engine optimizer sharding megatron accumulator generation programs moments ledger", list)
     for (i = 1; i in list; i++) shelf[list[i]] = i
   }
   FNR == 1 {

@@ -371,6 +371,56 @@ TEST_CASE("heads exchanged over context ranks are kept with the output, a ring's
   CHECK(layer(lowered(llama(), policy)).saved_bytes(false) == alone + states);
 }
 
+TEST_CASE("a window leaves out scores, sinks and experts' biases are parameters, with no shards") {
+  ModelSpec model = experts(0, 1.0);
+  auto& decoder = std::get<DecoderSpec>(model.architecture);
+  const LoweringPolicy policy = over_te(megatron(1, false));
+  const Block plain = layer(lowered(model, policy));
+  std::get<SoftmaxAttention>(decoder.attention).sinks = true;
+  auto& part = std::get<MixtureOfExperts>(decoder.kinds.front().feed_forward);
+  part.expert_bias = part.router_bias = true;
+  const Block full = layer(lowered(model, policy));
+  const Expr g = Symbol::expert_ffn_size;
+  const Expr count = Symbol::experts;
+  CHECK(full.trained_parameters() - plain.trained_parameters() ==
+        a + count + Expr(part.experts) * (2 * g + h));
+  decoder.kinds.front().sliding_window = 128;
+  const Block windowed = layer(lowered(model, policy));
+  const auto core = [](const Block& block) {
+    return *std::find_if(block.ops.begin(), block.ops.end(),
+                         [](const Op& op) { return op.kind == OpKind::attention; });
+  };
+  CHECK(core(windowed).window == 128);
+  CHECK(core(windowed).forward.flops * s * s ==
+        core(full).forward.flops * Expr(128) * (2 * s - Expr(128)));
+  CHECK(windowed.saved_bytes(false) == full.saved_bytes(false));
+  LoweringPolicy other = policy;
+  other.context = 2;
+  CHECK(std::holds_alternative<Unavailable>(lower(model, other)));
+  other = policy;
+  other.implementation.attention = AttentionKernel::flash_2;
+  CHECK(std::holds_alternative<Unavailable>(lower(model, other)));
+}
+
+TEST_CASE("a ring passes latents' keys and values in their own widths, and exchanges no heads") {
+  LoweringPolicy policy = over_te(megatron(1, false));
+  const Block whole = layer(lowered(latent_model(), policy));
+  policy.context = 4;
+  policy.context_exchange = ContextExchange::ring;
+  const Block part = layer(lowered(latent_model(), policy));
+  const auto core = [](const Block& block) {
+    return *std::find_if(block.ops.begin(), block.ops.end(),
+                         [](const Op& op) { return op.kind == OpKind::attention; });
+  };
+  CHECK(part.saved_bytes(false) - whole.saved_bytes(false) ==
+        kRandomState * Expr(Symbol::context) - kRandomState);
+  CHECK(core(part).forward_messages.front().bytes == b * s * a * Expr(2 * (192 + 128)));
+  CHECK(core(part).forward.flops == core(whole).forward.flops * Expr(Symbol::context));
+  CHECK(core(part).backward.flops == core(whole).backward.flops * Expr(Symbol::context));
+  policy.context_exchange = ContextExchange::all_to_all;
+  CHECK(std::holds_alternative<Unavailable>(lower(latent_model(), policy)));
+}
+
 TEST_CASE("a sequence on several ranks is attended to as a whole") {
   LoweringPolicy policy = te(1, false);
   const auto core = [&] {

@@ -230,6 +230,9 @@ struct Op {
   /// part of the rows each.
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
+  /// Tokens that a causal attention looks back at, its own included, where its kernel leaves the
+  /// others out; 0: at all before it.
+  std::int64_t window = 0;
   bool attention_core =
       false;  ///< scores, softmax, dropout, values: selective recompute reruns these
   bool feed_forward = false;      ///< rerun by recompute of the feed-forward alone

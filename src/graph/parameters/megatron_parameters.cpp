@@ -104,6 +104,10 @@ class GptModel {
     // TransformerLayer makes input_layernorm first, Attention.__init__ linear_proj, and
     // SelfAttention.__init__, which calls it, linear_qkv, q_layernorm and k_layernorm after.
     if (!te_) norm("input_layernorm");
+    if (attention.sinks) {
+      inventory_.add(ParameterTensor{.name = "self_attention.core_attention.softmax_offset",
+                                     .shape = {attention.heads / ranks_}});
+    }
     product("self_attention.linear_proj",
             {hidden, width, attention.output_bias, ParameterModule::attention_output});
     if (te_) fused_norm("self_attention.linear_qkv", hidden, decoder_.norm.bias);
@@ -148,7 +152,8 @@ class GptModel {
   /// Experts of other ranks are left out; a token uses top_k of all of them.
   void write_experts(const MixtureOfExperts& experts) {
     const std::int64_t hidden = decoder_.hidden_size;
-    inventory_.projection("mlp.router", {experts.experts, hidden, false, ParameterModule::router});
+    inventory_.projection("mlp.router",
+                          {experts.experts, hidden, experts.router_bias, ParameterModule::router});
     // TopKRouter with moe_router_enable_expert_bias registers both buffers in fp32, and
     // _maintain_float32_expert_bias holds the bias there when the model is cast.
     if (experts.correction_bias_buffer) {
@@ -173,6 +178,13 @@ class GptModel {
       for (ParameterTensor* grouped : {&up, &down}) {
         grouped->count = count;
         inventory_.add(*grouped);
+        if (!experts.expert_bias) continue;
+        ParameterTensor bias = *grouped;
+        bias.name.replace(bias.name.rfind("weight"), std::string::npos, "bias");
+        bias.shape = {grouped->shape.front()};
+        bias.role = ParameterRole::bias;
+        bias.te_linear = false;
+        inventory_.add(bias);
       }
     }
     // SequentialMLP.local_experts: an MLP for each expert.

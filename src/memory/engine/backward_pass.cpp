@@ -72,6 +72,9 @@ void BackwardPass::run_formula(Node& node) {
   const OpProgram& op = *node.op;
   node.made.assign(op.gradients.end - op.gradients.begin, kNoStorage);
   engine_.buffers.grow(op.backward_buffer);
+  if (op.adds_to_buffer && engine_.settings.hooks != nullptr) {
+    engine_.settings.hooks->write_gradient(order_.cell(node.site->instance, *op.adds_to_buffer));
+  }
   make_when_recomputed(node);
   unpack(node);
   const bool by_hooks = node.recomputed || node.unpacks;

@@ -30,6 +30,8 @@ class BlockHooks {
   virtual void before_backward(std::uint32_t instance) = 0;
   /// Its last node has run.
   virtual void after_backward(std::uint32_t instance) = 0;
+  /// A node begins that adds the gradient of ForwardOrder::parameters()[use] to a buffer by itself.
+  virtual void write_gradient(std::uint32_t /*use*/) {}
   /// `gradient`, of ForwardOrder::parameters()[use], is complete. True: its reference is the
   /// wrapper's from here on.
   virtual bool take_gradient(std::uint32_t use, StorageId gradient) = 0;

@@ -50,6 +50,7 @@ class Compiler {
     made.workspace = op.workspace;
     made.forward_buffer = value(op.forward_buffer);
     made.backward_buffer = value(op.backward_buffer);
+    made.adds_to_buffer = op.adds_to_buffer;
     if (op.adds_to_buffer && op.keeps_unread) made.unread = unread_gradient(*op.adds_to_buffer);
     made.once = op.once;
     made.by_caller = op.by_caller;

@@ -89,17 +89,18 @@ struct OpProgram {
   Slice made_when_recomputed;    ///< of `made_gradients`: see Op::made_when_recomputed
   Slice handed;
   Workspace workspace = Workspace::none;
-  std::uint32_t product = 0;             ///< of `steps`: after this one the first product runs
-  std::int64_t forward_buffer = 0;       ///< asked of the growing buffer
-  std::int64_t backward_buffer = 0;      ///< the same of the backward
-  std::optional<UnreadGradient> unread;  ///< see Op::adds_to_buffer
-  bool names_graph = false;              ///< the first of `attributes` leads back to the inputs
-  bool once = false;                     ///< runs in the first forward alone
-  bool by_caller = false;                ///< see Op
-  bool trains = false;                   ///< has a backward
-  bool keeps = false;                    ///< its node saves something, be it a parameter
-  bool keeps_result = false;             ///< the last thing saved exists only after the op has run
-  bool hands_on = false;                 ///< an output's gradient goes on to an input
+  std::uint32_t product = 0;               ///< of `steps`: after this one the first product runs
+  std::int64_t forward_buffer = 0;         ///< asked of the growing buffer
+  std::int64_t backward_buffer = 0;        ///< the same of the backward
+  std::optional<UnreadGradient> unread;    ///< see Op::adds_to_buffer
+  std::optional<TensorId> adds_to_buffer;  ///< see Op
+  bool names_graph = false;                ///< the first of `attributes` leads back to the inputs
+  bool once = false;                       ///< runs in the first forward alone
+  bool by_caller = false;                  ///< see Op
+  bool trains = false;                     ///< has a backward
+  bool keeps = false;                      ///< its node saves something, be it a parameter
+  bool keeps_result = false;      ///< the last thing saved exists only after the op has run
+  bool hands_on = false;          ///< an output's gradient goes on to an input
   bool hands_kept = false;        ///< so does, written in place, the first tensor that is saved
   bool kept_selectively = false;  ///< see Op
   bool casts = false;             ///< makes autocast's copy of `parameter`

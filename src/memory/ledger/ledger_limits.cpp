@@ -26,6 +26,10 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
         "the closed form of DeepSpeed around Megatron's layers is not available yet: events alone "
         "answer"};
   }
+  if (job.training && shards_by<BucketShards>(job)) {
+    return Unavailable{
+        "the closed form of Megatron-FSDP is not available yet: events alone answer"};
+  }
   if (job.training && job.training->offload_activations) {
     return Unavailable{
         "the closed form of saved tensors on the host is not available yet: events alone answer"};

@@ -18,6 +18,8 @@ class SteppedStates {
   virtual ~SteppedStates() = default;
 
   virtual void zero_grad() = 0;
+  /// All backwards of a step have run.
+  virtual void finish_gradients() {}
   virtual void step(Recorder& recorder) = 0;
   /// Elements of the parameters whose gradients tensor-parallel ranks have parts of.
   [[nodiscard]] virtual std::int64_t tensor_summed_elements() const = 0;

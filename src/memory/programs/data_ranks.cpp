@@ -11,8 +11,9 @@
 #include "memest/units/int128.hpp"
 #include "memory/allocator/block.hpp"
 #include "memory/engine/forward_order.hpp"
+#include "memory/megatron/megatron_states.hpp"
+#include "memory/megatron/megatron_units.hpp"
 #include "memory/sharding/flat_units.hpp"
-#include "memory/sharding/megatron_states.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/states/flat_partitions.hpp"
 #include "memory/timeline/recorder.hpp"
@@ -59,6 +60,12 @@ std::vector<RankShare> shares_of(const Graph& graph, const Job& job, std::int64_
   if (shards_by<MegatronBuffer>(job)) {
     const MegatronStates states({job, graph, order, {pipeline_rank, 0}}, timeline);
     for (const std::int64_t rank : ranks) shares.push_back({states.stepped_elements(rank), 0});
+    return shares;
+  }
+  if (shards_by<BucketShards>(job)) {
+    Recorder recorder(timeline);
+    const MegatronUnits units({job, graph, order, {pipeline_rank, 0}}, recorder);
+    for (const std::int64_t rank : ranks) shares.push_back({units.stepped_elements(rank), 0});
     return shares;
   }
   if (shards_by<FlatShards>(job)) {
@@ -141,6 +148,7 @@ std::int64_t data_ranks_of(const Job& job) {
     return buffer->divides_optimizer ? parallelism.expert_ranks() : 1;
   }
   if (std::holds_alternative<FlatShards>(sharding)) return parallelism.shard_ranks();
+  if (std::holds_alternative<BucketShards>(sharding)) return parallelism.shard_ranks();
   return is_flat_zero(job) ? parallelism.data : 1;
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "memest/units/int128.hpp"
-#include "memory/programs/megatron_loop.hpp"
+#include "memory/megatron/megatron_loop.hpp"
 #include "memory/sharding/model_placement.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/sharding/parameter_places.hpp"

@@ -14,6 +14,7 @@
 #include "memory/accumulator/nanotron_program.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
+#include "memory/megatron/megatron_program.hpp"
 #include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
@@ -21,12 +22,10 @@
 #include "memory/programs/event_bound.hpp"
 #include "memory/programs/inference_loop.hpp"
 #include "memory/programs/loop.hpp"
-#include "memory/programs/megatron_loop.hpp"
 #include "memory/programs/pipeline_stages.hpp"
 #include "memory/sharding/flat_units.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
 #include "memory/sharding/gradient_buckets.hpp"
-#include "memory/sharding/megatron_states.hpp"
 #include "memory/sharding/model_placement.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/sharding/parameter_places.hpp"
@@ -69,7 +68,7 @@ EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapp
   }
   // torch.distributed.pipelining takes the loss whatever loop steps its schedule; Megatron's model
   // takes its own.
-  const bool staged = job.parallelism.pipeline > 1 && !shards_by<MegatronBuffer>(job);
+  const bool staged = job.parallelism.pipeline > 1 && !runs_megatron(job);
   settings.loss_with_backward = habits_of(job).loss_outside || staged;
   settings.loss_outside = settings.loss_with_backward || teacher_of(job) != nullptr;
   settings.hooks = wrapper;
@@ -184,37 +183,6 @@ std::unique_ptr<TeacherModel> teacher_model(const Wrapped& wrapped, EngineSettin
                                                             record.timeline, record.recorder});
 }
 
-/// Megatron-core's own training program around its own model.
-Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
-  Timeline timeline;
-  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
-  const ForwardOrder order(graph, device);
-  const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
-  Recorder recorder(timeline);
-  MegatronStates states({job, graph, order, rank}, timeline);
-  recorder.begin(Phase::model);
-  // setup_model_and_optimizer: the model, DistributedDataParallel's buffers around it, the
-  // optimizer.
-  states.place(tensors, recorder);
-  recorder.end();
-  recorder.begin(Phase::ddp_buffers);
-  states.make_buffers(recorder);
-  recorder.end();
-  recorder.begin(Phase::main_params);
-  states.make_main_params(device, recorder);
-  recorder.end();
-  states.make_quantized_weights(recorder);
-  EngineSettings settings = settings_of(graph, job, nullptr);
-  settings.gradient_bytes = 0;
-  settings.adds_to_buffers = true;
-  settings.tensor_ranks = job.parallelism.tensor;
-  Engine engine(graph, order, settings, recorder);
-  MegatronLoop loop({job, rank.pipeline, order, engine, states, recorder, device});
-  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
-  recorder.finish();
-  return timeline;
-}
-
 /// The settings of a job that shards by DeepSpeed's ZeRO.
 DeepSpeedZero zero_of(const Job& job) { return std::get<DeepSpeedZero>(sharding_of(job)); }
 
@@ -293,7 +261,7 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
 /// Why the job has no timeline yet, or nothing.
 std::optional<Unavailable> refusal(const Job& job) {
   const Sharding sharding = sharding_of(job);
-  if (std::holds_alternative<MegatronBuffer>(sharding)) return std::nullopt;
+  if (runs_megatron(job)) return std::nullopt;
   if (std::holds_alternative<GradientAccumulator>(sharding)) return std::nullopt;
   if (std::holds_alternative<DeepSpeedZero>(sharding)) return deepspeed_refusal(job);
   const bool in_units = units_of(sharding) != nullptr;
@@ -314,7 +282,9 @@ std::optional<Unavailable> refusal(const Job& job) {
 
 /// The events of a program whose loop is its own; none where it is the training loop's.
 std::optional<Timeline> own_program(const Graph& graph, const Job& job, JobRank rank) {
-  if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
+  if (runs_megatron(job)) {
+    return write_megatron({graph, job, rank, settings_of(graph, job, nullptr)});
+  }
   if (is_megatron_deepspeed(job)) {
     return write_megatron_deepspeed({graph, job, rank, settings_of(graph, job, nullptr)});
   }

@@ -286,16 +286,13 @@ constexpr std::array kRules = {
          },
          "a causal sequence is cut into two parts for every context-parallel rank",
          "choose a 'seq_len' that is a multiple of twice the 'context' ranks"},
-    Rule{"parallelism", "zero",
-         [](const Job& job) { return job.parallelism.zero > ZeroStage::optimizer; },
-         "Megatron's distributed optimizer is ZeRO 1, and shards no more than that",
-         "write 1, or 'distributed_optimizer: true'"},
     Rule{"parallelism", "overlap_param_gather",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
            // Megatron's arguments.py asserts both: the gathered buckets are those that the
            // distributed optimizer scattered.
-           return p.overlap_param_gather && !(p.overlap_grad_reduce && p.distributed_optimizer);
+           return p.overlap_param_gather && p.zero != ZeroStage::optimizer_gradients_weights &&
+                  !(p.overlap_grad_reduce && p.distributed_optimizer);
          },
          "Megatron gathers weights beside the forward only as its distributed optimizer reduces "
          "gradients beside the backward",
@@ -368,6 +365,7 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
     return;
   }
   check_rules(kRules, root, job, diagnostics);
+  check_megatron_units(root, job, diagnostics);
   check_te_linears(root, job, diagnostics);
   check_rules(megatron_stage_rules(), root, job, diagnostics);
   check_rules(pipeline_rules(), root, job, diagnostics);

@@ -13,6 +13,11 @@ namespace memest {
 /// only it does where another runs. `root` is the spec.
 void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics);
 
+/// Under Megatron 'fsdp' of version 2 is Megatron-FSDP, which is its ZeRO 3.
+void share_by_megatron_units(Job& job);
+/// Refuses what Megatron-FSDP does not run.
+void check_megatron_units(const Value& root, const Job& job, Diagnostics& diagnostics);
+
 /// Products in 8 or 4 bits, from training.float8 (null: not written) and the precision; nothing
 /// where all are in 16.
 std::optional<TeLinears> read_te_linears(const Value* float8, const Recipe& recipe,

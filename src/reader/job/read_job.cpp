@@ -114,6 +114,7 @@ void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagno
   if (framework.stages_of_rank > 1 && several && written->find("virtual_stages") == nullptr) {
     parallelism.virtual_stages = framework.stages_of_rank;
   }
+  share_by_megatron_units(job);
   const Value* fsdp = written->find("fsdp");
   const bool leaves_open = fsdp != nullptr && fsdp->find("reshard_after_forward") == nullptr;
   if (parallelism.shards_rows() && leaves_open) {

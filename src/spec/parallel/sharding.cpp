@@ -27,6 +27,7 @@ Sharding of_training(const TrainingSpec& training, const Parallelism& parallelis
   // Megatron's DistributedDataParallel has its buffer with one replica too, whole or divided.
   if (framework.sharer == Sharer::megatron) {
     if (training.implementation.deepspeed) return around_megatron(parallelism);
+    if (parallelism.zero == ZeroStage::optimizer_gradients_weights) return BucketShards{};
     return MegatronBuffer{parallelism.distributed_optimizer};
   }
   if (framework.sharer == Sharer::nanotron) {
@@ -82,6 +83,7 @@ bool adds_to_gradient_buffer(const Implementation& implementation) {
 
 const GatheredUnits* units_of(const Sharding& sharding) {
   if (const auto* flat = std::get_if<FlatShards>(&sharding)) return flat;
+  if (const auto* buckets = std::get_if<BucketShards>(&sharding)) return buckets;
   return std::get_if<RowShards>(&sharding);
 }
 

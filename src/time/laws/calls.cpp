@@ -263,6 +263,12 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   // heads.
   shape.heads = heads(0, shape.head_dim);
   shape.kv_heads = std::max<std::int64_t>(heads(1, shape.head_dim), 1);
+  if (const std::int64_t own = 2 * work.op->window; own > 0 && own < shape.seq_len) {
+    // As many scores as causal sequences of twice the window have: of 4096 tokens and a window of
+    // 128, 16 of 256.
+    shape.batch = checked_multiply(shape.batch, (shape.seq_len + own - 1) / own);
+    shape.seq_len = own;
+  }
   const auto kernels = static_cast<std::size_t>(work.op->kernels);
   work.forward_calls.assign(kernels, shape);
   if (work.backward.flops > 0) {

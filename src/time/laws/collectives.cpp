@@ -55,7 +55,8 @@ class Pieces {
 /// Megatron's DDP, which reduces and gathers behind its passes unless it is told otherwise.
 bool has_gradient_buffer(const ReplicatedPart& part) {
   const FrameworkRow& row = row_of(part.training.implementation.framework);
-  return row.gradient_buffer && !row.adds_behind_backward;
+  const bool in_units = units_of(sharding_of(part.training, part.parallelism)) != nullptr;
+  return row.gradient_buffer && !row.adds_behind_backward && !in_units;
 }
 
 /// Elements of a bucket of Megatron that overlaps: at least so many, and so many a data-parallel

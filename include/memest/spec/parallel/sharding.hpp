@@ -40,6 +40,8 @@ struct FlatShards : GatheredUnits {
 };
 /// FSDP2 and HSDP: every parameter by itself, along its rows.
 struct RowShards : GatheredUnits {};
+/// Megatron-FSDP: a bucket a layer, cut into equal shares.
+struct BucketShards : GatheredUnits {};
 /// Megatron's DDP: one buffer of gradients, whose optimizer may step a share of it a rank.
 struct MegatronBuffer {
   bool divides_optimizer = false;
@@ -57,7 +59,7 @@ struct SharesOfFormula {
 };
 
 using Sharding = std::variant<Unsharded, ReplicasOfDdp, DeepSpeedZero, FlatShards, RowShards,
-                              MegatronBuffer, GradientAccumulator, SharesOfFormula>;
+                              BucketShards, MegatronBuffer, GradientAccumulator, SharesOfFormula>;
 
 /// How the states of a job with a forward pass are sharded.
 Sharding sharding_of(const Job& job);
@@ -74,7 +76,7 @@ bool shards_by(const Job& job) {
   return std::holds_alternative<Kind>(sharding_of(job));
 }
 
-/// FSDP's units, of either version; null where it does not shard. Part of `sharding`.
+/// FSDP's units, of whichever program; null where it does not shard. Part of `sharding`.
 const GatheredUnits* units_of(const Sharding& sharding);
 /// The states that are cut over the ranks, in ZeRO's stages.
 ZeroStage zero_stage_of(const Sharding& sharding);

@@ -78,19 +78,24 @@ class StageWriter {
     const DecoderSpec& decoder = context_.decoder;
     const LayerKind& kind = decoder.kinds[decoder.kind_of(index)];
     return {makes_table, std::holds_alternative<MixtureOfExperts>(kind.feed_forward),
-            context_.in_bf16(index)};
+            context_.in_bf16(index), kind.sliding_window.value_or(0)};
   }
 
+  struct KnownLayer {
+    MegatronLayer layer;
+    std::optional<std::size_t> block;
+  };
+
   void append_layers(const MegatronLayer& layer, std::int64_t repeat) {
-    const std::size_t index =
-        (layer.makes_table ? 1U : 0U) + (layer.has_experts ? 2U : 0U) + (layer.in_bf16 ? 4U : 0U);
-    append(layers_[index], repeat, [&] { return megatron_layer(context_, layer); });
+    auto known = std::ranges::find(layers_, layer, &KnownLayer::layer);
+    if (known == layers_.end()) known = layers_.insert(known, {layer, {}});
+    append(known->block, repeat, [&] { return megatron_layer(context_, layer); });
   }
 
   const MegatronContext& context_;
   Graph& graph_;
   std::optional<std::size_t> embedding_;
-  std::array<std::optional<std::size_t>, 8> layers_;  // with a table, of experts, in bf16
+  std::vector<KnownLayer> layers_;
   std::optional<std::size_t> head_;
   std::optional<std::size_t> loss_;
 };

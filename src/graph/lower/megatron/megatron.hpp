@@ -38,6 +38,7 @@ struct MegatronContext {
   std::optional<MixtureOfExperts> experts = {};
   std::optional<LatentAttention> latent = {};
   std::optional<TeLinears> quantized = {};  ///< of the layer that is written
+  std::int64_t window = 0;                  ///< the same: tokens back, 0 where all are seen
 
   [[nodiscard]] Precision precision() const {
     return {policy.weights, policy.weights, false, {}, policy.gradients};
@@ -173,7 +174,8 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context);
 struct MegatronLayer {
   bool makes_table = false;  ///< where no embedding of this stage does
   bool has_experts = false;
-  bool in_bf16 = false;  ///< where products of others are in 8 or 4 bits
+  bool in_bf16 = false;     ///< where products of others are in 8 or 4 bits
+  std::int64_t window = 0;  ///< see MegatronContext
 
   friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
 };

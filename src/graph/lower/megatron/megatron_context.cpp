@@ -22,7 +22,7 @@ class ContextAttention {
         context_(context),
         heads_(heads),
         dtype_(block.dtype_of(heads.front())),
-        out_(block.make({"attention"}, block.tensor(heads.front()).shape, dtype_)) {
+        out_(block.make({"attention"}, mixed_shape(), dtype_)) {
     op_.kind = OpKind::attention;
     op_.name = "attention";
     op_.compute = dtype_;
@@ -36,8 +36,10 @@ class ContextAttention {
   /// log-sum-exp.
   TensorId ring() {
     const Dimensions dims = context_.dimensions();
-    const TensorId pair =
-        keep("keys and values", {Expr(2), dims.s, dims.b, dims.k, dims.d}, dtype_);
+    // Keys and values lie flat, one behind the other (k_numel), of one width or of two.
+    Shape flat = block_.tensor(heads_[1]).shape;
+    flat.back() += context_.of_values();
+    const TensorId pair = keep("keys and values", std::move(flat), dtype_);
     keep_statistics(dims, context_.c);
     op_.saved.insert(op_.saved.end(), {heads_[0], out_});
     const std::int64_t steps = context_.policy.context;
@@ -93,6 +95,13 @@ class ContextAttention {
   }
 
  private:
+  /// The queries', of as many channels as values have.
+  [[nodiscard]] Shape mixed_shape() const {
+    Shape shape = block_.tensor(heads_.front()).shape;
+    shape.back() = context_.of_values();
+    return shape;
+  }
+
   TensorId keep(std::string_view name, Shape shape, DType dtype) {
     op_.outputs.push_back(block_.make({"attention", name}, std::move(shape), dtype));
     op_.saved.push_back(op_.outputs.back());
@@ -151,7 +160,7 @@ class ContextAttention {
                    context_.attention.kv_heads < context_.attention.heads};
     // After the exchange a kernel sees the whole sequence.
     if (!(dims.s == context_.s)) core.rows = core.rows * context_.c;
-    if (context_.policy.implementation.attention == AttentionKernel::flash_2) {
+    if (context_.policy.implementation.attention == AttentionKernel::flash_2 && !context_.latent) {
       flash_backward(block_, core, backward);
     } else {
       cudnn_backward(block_, core, backward);
@@ -161,8 +170,10 @@ class ContextAttention {
   /// Queries of a part of the sequence, keys and values of all of it.
   TensorId emit() {
     const Dimensions dims = context_.dimensions();
-    const Expr product = Expr(2) * dims.b * dims.a * dims.s * dims.s * context_.c * dims.d;
-    block_.emit(std::move(op_), {Expr(2) * product, Expr(5) * product});
+    const Expr pairs = Expr(2) * dims.b * dims.a * dims.s * dims.s * context_.c;
+    const Expr scores = pairs * dims.d;
+    const Expr values = pairs * context_.of_values();
+    block_.emit(std::move(op_), {scores + values, Expr(3) * scores + Expr(2) * values});
     return out_;
   }
 

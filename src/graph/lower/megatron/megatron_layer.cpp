@@ -63,7 +63,7 @@ TensorId dense_part(BlockBuilder& block, const MegatronContext& context, TensorI
 /// "layer", "layer of experts (bf16)", ...
 std::string name_of(const MegatronLayer& layer) {
   return std::string(layer.has_experts ? "layer of experts" : "layer") +
-         (layer.in_bf16 ? " (bf16)" : "");
+         (layer.window > 0 ? " (window)" : "") + (layer.in_bf16 ? " (bf16)" : "");
 }
 
 }  // namespace
@@ -80,6 +80,7 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
 Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
   MegatronContext context = model;
   if (!layer.in_bf16) context.quantized = context.policy.te_linears;
+  context.window = layer.window;
   BlockBuilder block(name_of(layer), context.precision());
   const TensorId x = block.block_input(context.stream(), context.policy.weights);
   if (layer.makes_table) rotary_table(block, context);

@@ -1,4 +1,5 @@
 // Refusals of what Megatron's layers do not run, or memest does not follow of them.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,7 +22,9 @@ std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const Loweri
   if (!experts.gated || experts.activation != ActivationFunction::silu) {
     return unavailable("a mixture of experts without swiglu");
   }
-  if (experts.expert_bias || experts.router_bias || experts.shared_bias) {
+  const bool biased = experts.expert_bias || experts.router_bias;
+  const bool cut = policy.tensor > 1 && !policy.whole_experts;
+  if (experts.shared_bias || (biased && (policy.implementation.layers != LayerSpec::te || cut))) {
     return unavailable("a mixture of experts with biases");
   }
   return std::nullopt;
@@ -51,12 +54,16 @@ std::optional<Unavailable> refusal(const DenseFeedForward& part, const LoweringP
 /// Why the layers have no graph, or nothing; dense ones may come before those of experts.
 std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
                                              const LoweringPolicy& policy) {
+  const bool windows = policy.implementation.layers == LayerSpec::te && policy.context == 1;
   for (const LayerKind& kind : decoder.kinds) {
-    if (kind.sliding_window) return unavailable("a sliding window");
-    const bool other_kinds = decoder.kinds.size() > 2 || kind.rotates != decoder.kinds[0].rotates;
-    const bool twice = decoder.kinds.size() == 2 && decoder.kinds[0].feed_forward.index() ==
-                                                        decoder.kinds[1].feed_forward.index();
-    if (other_kinds || twice) return unavailable("a model of several kinds of layers");
+    if (kind.sliding_window && !windows) return unavailable("a sliding window");
+    // Layers of one kind of feed-forward differ in their windows alone.
+    const bool other = std::ranges::any_of(decoder.kinds, [&](const LayerKind& one) {
+      return one.rotates != kind.rotates ||
+             (one.feed_forward.index() == kind.feed_forward.index() &&
+              one.feed_forward != kind.feed_forward);
+    });
+    if (other) return unavailable("a model of several kinds of layers");
     const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
     auto refused = experts != nullptr
                        ? refusal(*experts, policy)
@@ -76,8 +83,18 @@ std::optional<Unavailable> refusal(const LatentAttention& latent, const Lowering
   return std::nullopt;
 }
 
-std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const LoweringPolicy&) {
-  if (attention.sinks || attention.softcap) return unavailable("a softcap or sinks");
+/// Whether DotProductAttention adds a learned logit a head (softmax_type: learnable), which flash
+/// attention 2 does not.
+bool runs_sinks(const LoweringPolicy& policy) {
+  return policy.implementation.layers == LayerSpec::te && policy.context == 1 &&
+         policy.implementation.attention == AttentionKernel::te;
+}
+
+std::optional<Unavailable> refusal(const SoftmaxAttention& attention,
+                                   const LoweringPolicy& policy) {
+  if (attention.softcap || (attention.sinks && !runs_sinks(policy))) {
+    return unavailable("a softcap or sinks");
+  }
   if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::per_head) {
     return unavailable("a norm over the queries' and keys' whole width");
   }
@@ -140,8 +157,12 @@ std::optional<Unavailable> uneven_layers(const MegatronContext& context) {
 
 std::optional<Unavailable> uneven_cut(const MegatronContext& context) {
   if (auto refused = quantized_refusal(context)) return refused;
-  if (context.policy.context > 1 && context.latent) {
-    return unavailable("context parallelism of latent attention");
+  // context_parallel.py: "Context parallelism does not support MLA with" all-to-all.
+  if (context.policy.context > 1 && context.latent &&
+      context.policy.context_exchange == ContextExchange::all_to_all) {
+    return Unavailable{
+        "Transformer Engine exchanges no heads of latent attention over context-parallel ranks: "
+        "its keys and values are passed round a ring"};
   }
   if (auto refused = uneven_layers(context)) return refused;
   return uneven_size(context.decoder.vocab_size, context.policy.tensor, "the vocabulary size");

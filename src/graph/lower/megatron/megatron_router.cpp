@@ -19,9 +19,13 @@ class Router {
     RoutedTokens routed;
     {
       Frame forward(block_);
-      const TensorId logits = parallel_product(
-          block_, context_,
-          {.name = "router", .in = context_.h, .out = Symbol::experts, .rows = {tokens_}}, x);
+      const TensorId logits = parallel_product(block_, context_,
+                                               {.name = "router",
+                                                .in = context_.h,
+                                                .out = Symbol::experts,
+                                                .bias = experts_.router_bias,
+                                                .rows = {tokens_}},
+                                               x);
       routed = choose(logits);
       if (experts_.capacity_factor > 0) {
         for (const TensorId local : {routed.probabilities, routed.map}) forward.local(local);

@@ -61,6 +61,8 @@ TensorId fused_core(BlockBuilder& block, const MegatronContext& context,
   op.compute = block.dtype_of(heads[0]);
   op.causal = true;
   op.inputs = heads;
+  // A window of at least the sequence is none.
+  op.window = context.window < context.policy.seq_len ? context.window : 0;
   Shape mixed = block.tensor(heads[0]).shape;
   mixed.back() = context.of_values();
   const TensorId out = block.make({"attention"}, std::move(mixed), op.compute);
@@ -82,9 +84,19 @@ TensorId fused_core(BlockBuilder& block, const MegatronContext& context,
   for (std::size_t i = 0; i < heads.size(); ++i) {
     backward.give(heads[i], gradients[i], Reach::through_view);
   }
+  if (context.attention.sinks) {
+    // softmax_offset, whose gradient (dSoftmaxOffset) cuDNN answers in fp32.
+    const TensorId sinks = block.parameter({"attention", "softmax offset"}, {dims.a});
+    op.inputs.push_back(sinks);
+    backward.give(sinks, backward.make(sinks, DType::fp32));
+  }
+  // Every score is counted, those above the diagonal too: a causal window of w has w·(2·s − w) of
+  // them.
+  const Expr seen =
+      op.window > 0 ? Expr(op.window) * (Expr(2) * dims.s - Expr(op.window)) : dims.s * dims.s;
   // The scores again, then gradients of values, scores, queries and keys.
-  const Expr scores = Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.d;
-  const Expr values = Expr(2) * dims.b * dims.a * dims.s * dims.s * context.of_values();
+  const Expr scores = Expr(2) * dims.b * dims.a * seen * dims.d;
+  const Expr values = Expr(2) * dims.b * dims.a * seen * context.of_values();
   block.emit(std::move(op), {scores + values, Expr(3) * scores + Expr(2) * values});
   return out;
 }

@@ -19,6 +19,7 @@ struct GroupedLinear {
   Expr rows;  ///< of one
   Expr in;
   Expr out;
+  bool bias = false;  ///< added inside
 };
 
 TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
@@ -35,6 +36,10 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
   op.saved = op.inputs;
   op.workspace = Workspace::transformer_engine;
   op.adds_to_buffer = op.inputs.back();
+  const std::size_t read = op.inputs.size();
+  for (std::int64_t i = 0; i < product.count && product.bias; ++i) {
+    op.inputs.push_back(block.parameter({product.name, "bias"}, {product.out}));
+  }
   const TensorId out =
       block.make({product.name, "out"}, {Expr(product.count), product.rows, product.out}, dtype);
   op.outputs = {out};
@@ -43,7 +48,7 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
     const Expr rows = Expr(product.count) * product.rows;
     casts.emplace(
         context, QuantizedProduct{.name = product.name,
-                                  .weights = {op.inputs.begin() + 1, op.inputs.end()},
+                                  .weights = {op.inputs.begin() + 1, op.inputs.begin() + read},
                                   .weight_elements = Expr(product.count) * product.in * product.out,
                                   .input = rows * product.in,
                                   .output = rows * product.out});
@@ -53,6 +58,9 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
   if (casts) casts->begin(block, backward);
   backward.give(x, backward.make(x, dtype));
   if (casts) casts->end(backward);
+  for (std::size_t i = read; i < op.inputs.size(); ++i) {
+    backward.give(op.inputs[i], backward.make(op.inputs[i], dtype));
+  }
   op.keeps_unread = context.policy.implementation.transformer_engine == TeRelease::te_2_11;
   if (!op.keeps_unread) {
     // As many as there are weights, alive together.
@@ -123,6 +131,40 @@ TensorId copied_rows(BlockBuilder& block, const MegatronContext& context, Place 
   return out;
 }
 
+/// TEGroupedMLP._apply_bias: expert by expert t + b·p, a list of sums that is then joined.
+TensorId with_expert_biases(BlockBuilder& block, const MegatronContext& context, TensorId rows,
+                            TensorId probabilities) {
+  if (!context.experts->expert_bias) return rows;
+  constexpr std::string_view kName = "expert_bias";
+  const DType dtype = block.dtype_of(rows);
+  const Shape& shape = block.tensor(rows).shape;
+  const TensorId weighted = scratch(block, {kName, "of an expert"}, {shape[1], shape[2]}, dtype);
+  const TensorId sums = scratch(block, {kName, "sums"}, shape, dtype);
+  Op op;
+  op.kind = OpKind::add;
+  op.name = kName;
+  op.inputs = {rows, probabilities};
+  op.saved = {probabilities};
+  const std::int64_t count = context.experts->experts / context.policy.expert;
+  for (std::int64_t i = 0; i < count; ++i) {
+    op.inputs.push_back(block.parameter({"expert_down_proj", "bias"}, {shape[2]}));
+    op.saved.push_back(op.inputs.back());
+  }
+  op.forward_scratch = {weighted, sums};
+  op.outputs = {block.make({kName}, shape, dtype)};
+  BackwardWriter backward(op);
+  const auto of_rows = backward.make(rows, dtype);
+  const auto product = backward.make(weighted, dtype);
+  for (std::size_t i = 1; i < op.inputs.size(); ++i) {
+    backward.give(op.inputs[i], backward.make(op.inputs[i], block.dtype_of(op.inputs[i])));
+  }
+  backward.drop(product);
+  backward.give(rows, of_rows);
+  const TensorId out = op.outputs.front();
+  block.emit(std::move(op));
+  return out;
+}
+
 }  // namespace
 
 PermutedTokens te_permute(BlockBuilder& block, const Expr& rows, TensorId x,
@@ -159,12 +201,17 @@ TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorI
   tokens = copied_rows(block, context, {"pad_experts", "tokens"}, tokens);
   probabilities = copied_rows(block, context, {"pad_experts", "probabilities"}, probabilities);
   const TensorId both = grouped_product(
-      block, context, {"expert_up_proj", count, rows, context.h, Expr(2) * g}, tokens);
+      block, context,
+      {"expert_up_proj", count, rows, context.h, Expr(2) * g, context.experts->expert_bias},
+      tokens);
   const TensorId active =
       compiled_weighted_swiglu(block, {Expr(count), rows, g}, both, probabilities);
   const TensorId out = copied_rows(
       block, context, {"unpad_experts", "rows"},
-      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active));
+      with_expert_biases(
+          block, context,
+          grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active),
+          probabilities));
   return view(block, {"expert_down_proj", "by row"}, out, {Expr(count) * rows, context.h});
 }
 

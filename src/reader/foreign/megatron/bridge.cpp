@@ -15,7 +15,6 @@ constexpr KeyRow kPlain[] = {
     maps("train.micro_batch_size", "training.micro_batch"),
     maps("train.global_batch_size", "training.global_batch"),
     {.key = "optimizer.optimizer", .own = "training.optimizer.name", .words = kOptimizers},
-    maps("ddp.use_distributed_optimizer", "parallelism.distributed_optimizer"),
     maps("ddp.overlap_grad_reduce", "parallelism.overlap_grad_reduce"),
     maps("ddp.overlap_param_gather", "parallelism.overlap_param_gather"),
     maps("model.expert_model_parallel_size", "parallelism.expert"),
@@ -28,6 +27,11 @@ constexpr KeyRow kPlain[] = {
 };
 
 constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
+                                             "ddp.use_distributed_optimizer",
+                                             "ddp.use_megatron_fsdp",
+                                             "ddp.use_custom_fsdp",
+                                             "ddp.data_parallel_sharding_strategy",
+                                             "dist.use_megatron_fsdp",
                                              "model.num_query_groups",
                                              "model.kv_channels",
                                              "model.vocab_size",
@@ -100,9 +104,6 @@ constexpr KeyRow kRefused[] = {
     refused_key("model.fp8_multi_head_attention", "false", "attention in fp8"),
     refused_key("model.fp8_quantizer_factory", "none", "a recipe of one's own"),
     refused_key("peft", "none", "an adapter on Megatron's layers"),
-    refused_key("dist.use_megatron_fsdp", "false", "Megatron's FSDP"),
-    refused_key("ddp.use_megatron_fsdp", "false", "Megatron's FSDP"),
-    refused_key("ddp.use_custom_fsdp", "false", "Megatron's FSDP"),
     refused_key("dist.use_torch_fsdp2", "false", "FSDP2 around Megatron's layers"),
     refused_key("optimizer.optimizer_cpu_offload", "false", "Megatron's optimizer on the host"),
     refused_key("model.cpu_offloading", "false", "offload of activations in Megatron"),
@@ -190,8 +191,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("ddp.num_distributed_optimizer_instances", "1",
                  "the optimizer is shared by all data ranks"),
     not_followed("ddp.nccl_ub", "false", "buffers are the allocator's"),
-    not_followed("ddp.data_parallel_sharding_strategy", "no_shard",
-                 "the distributed optimizer shards states alone"),
     not_followed("model.defer_embedding_wgrad_compute", "false",
                  "the head's gradient is computed as it comes"),
     not_followed("model.delay_wgrad_compute", "false",
@@ -234,9 +233,10 @@ constexpr std::string_view kByParallel[] = {"model", "train.micro_batch_size"};
 constexpr std::string_view kByGlobal[] = {"model", "train.global_batch_size"};
 constexpr std::string_view kByContainer[] = {"model.tensor_model_parallel_size"};
 constexpr TellingKeys kTelling[] = {kByParallel, kByGlobal, kByContainer};
-constexpr Derivation kDerivations[] = {
-    write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
-    write_quantized, write_states,     write_checkpoints, write_layers_of,   write_stages};
+constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary,  write_experts,
+                                       write_layer_kinds, write_types,       write_quantized,
+                                       write_states,      write_checkpoints, write_layers_of,
+                                       write_shares,      write_stages};
 
 constexpr Dialect kDialect = {.name = "megatron-bridge",
                               .noun = "Megatron-Bridge's YAML",

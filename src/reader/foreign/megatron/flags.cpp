@@ -27,7 +27,6 @@ constexpr KeyRow kPlain[] = {
     maps("--micro-batch-size", "training.micro_batch"),
     maps("--global-batch-size", "training.global_batch"),
     {.key = "--optimizer", .own = "training.optimizer.name", .words = kOptimizers},
-    maps("--use-distributed-optimizer", "parallelism.distributed_optimizer", kSwitch),
     maps("--overlap-grad-reduce", "parallelism.overlap_grad_reduce", kSwitch),
     maps("--overlap-param-gather", "parallelism.overlap_param_gather", kSwitch),
     // Releases before 2022: a checkpoint around each layer.
@@ -43,6 +42,10 @@ constexpr KeyRow kPlain[] = {
 };
 
 constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
+                                             "--use-distributed-optimizer",
+                                             "--use-megatron-fsdp",
+                                             "--use-custom-fsdp",
+                                             "--data-parallel-sharding-strategy",
                                              "--group-query-attention",
                                              "--num-query-groups",
                                              "--kv-channels",
@@ -134,11 +137,8 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "env.PYTORCH_ALLOC_CONF"};
 constexpr auto kDerived = all_derived(kDerivedKeys);
 
-constexpr std::string_view kOtherFsdp = "Megatron's FSDP";
 constexpr std::string_view kOtherModel = "a model other than GPT";
 constexpr KeyRow kRefused[] = {
-    refused_key("--use-megatron-fsdp", "false", kOtherFsdp),
-    refused_key("--use-custom-fsdp", "false", kOtherFsdp),
     refused_key("--use-torch-fsdp2", "false", "FSDP2 around Megatron's layers"),
     refused_key("--optimizer-cpu-offload", "false", "Megatron's optimizer on the host"),
     refused_key("--cpu-offloading-num-layers", "0", "offload of activations in Megatron"),
@@ -164,6 +164,7 @@ constexpr KeyRow kRefused[] = {
     refused_key("--num-classes", "", kOtherModel),
     refused_key("--experimental-attention-variant", "", "attention other than softmax's"),
     refused_key("--linear-attention-freq", "", "attention other than softmax's"),
+    refused_key("--softmax-type", "vanilla", "a softmax with sinks in Megatron's command line"),
     refused_key("--window-size", "", "attention over windows in Megatron"),
     refused_key("--fp32-residual-connection", "false", "a residual stream in fp32"),
     refused_key("--moe-extended-tp", "false",
@@ -216,8 +217,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("--use-te-activation-func", "false", "the activation is Megatron's"),
     not_followed("--use-fused-weighted-squared-relu", "false", "the activation is its own kernel"),
     not_followed("--fused-single-qkv-rope", "false", "queries and keys rotate by themselves"),
-    not_followed("--data-parallel-sharding-strategy", "no_shard",
-                 "the distributed optimizer shards states alone"),
     not_followed("--enable-cuda-graph", "false", "every kernel is launched"),
     not_followed("--external-cuda-graph", "false", "every kernel is launched"),
     not_followed("--cuda-graph-impl", "none", "every kernel is launched"),
@@ -257,10 +256,10 @@ constexpr std::span<const KeyRow> kTables[] = {
 
 constexpr std::string_view kByLayers[] = {"--num-layers", "--num-attention-heads"};
 constexpr TellingKeys kTelling[] = {kByLayers};
-constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary,  write_experts,
-                                       write_layer_kinds, write_types,       write_quantized,
-                                       write_states,      write_checkpoints, write_layers_of,
-                                       write_stages,      write_gpus,        write_environment};
+constexpr Derivation kDerivations[] = {
+    write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
+    write_quantized, write_states,     write_checkpoints, write_layers_of,   write_shares,
+    write_stages,    write_gpus,       write_environment};
 
 constexpr Dialect kDialect = {.name = "megatron",
                               .noun = "Megatron-LM's command line",

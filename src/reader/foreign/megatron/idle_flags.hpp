@@ -20,8 +20,7 @@ inline constexpr std::string_view kRotationFlags[] = {"--rotary-base",
                                                       "--no-position-embedding",
                                                       "--norm-epsilon",
                                                       "--apply-layernorm-1p",
-                                                      "--qk-l2-norm",
-                                                      "--softmax-type"};
+                                                      "--qk-l2-norm"};
 inline constexpr auto kRotationRows = all_no_effect(kRotationFlags, "the values of rotations");
 
 inline constexpr std::string_view kRoutingFlags[] = {"--moe-grouped-gemm",

@@ -60,6 +60,8 @@ void write_layers_of(ForeignImport& file);
 /// Whether the file asks for layers of Megatron-LM before megatron-core, which it then writes with
 /// what was fused of them and who runs them.
 bool writes_legacy_layers(const MegatronFile& megatron);
+/// Who shards the states: the distributed optimizer, or Megatron-FSDP.
+void write_shares(ForeignImport& file);
 void write_stages(ForeignImport& file);
 void write_gpus(ForeignImport& file);
 

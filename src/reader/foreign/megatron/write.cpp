@@ -77,7 +77,7 @@ constexpr ExportRow kRanks[] = {
     written("parallelism.account_for_embedding"),
     written("parallelism.account_for_loss"),
     written("parallelism.pipeline_layout"),
-    held("parallelism.zero", "0|1"),
+    held("parallelism.zero", "0|1|3"),
     held("parallelism.ddp", "none"),
     held("parallelism.deepspeed", "none"),
     held("parallelism.fsdp", "none"),

@@ -42,7 +42,10 @@ std::string layout_arguments(const Job& job) {
     list.add("--expert-model-parallel-size", ranks.expert);
     list.add("--expert-tensor-parallel-size", ranks.expert_tensor.value_or(ranks.tensor));
   }
-  list.add_if(ranks.distributed_optimizer, "--use-distributed-optimizer");
+  const bool in_units = ranks.zero == ZeroStage::optimizer_gradients_weights;
+  list.add_if(ranks.distributed_optimizer || in_units, "--use-distributed-optimizer");
+  list.add_if(in_units, "--use-megatron-fsdp");
+  if (in_units) list.add("--data-parallel-sharding-strategy", "optim_grads_params");
   list.add_if(ranks.overlap_grad_reduce, "--overlap-grad-reduce");
   list.add_if(ranks.overlap_param_gather, "--overlap-param-gather");
   return list.text();

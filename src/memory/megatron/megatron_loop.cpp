@@ -1,4 +1,4 @@
-#include "memory/programs/megatron_loop.hpp"
+#include "memory/megatron/megatron_loop.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -333,6 +333,7 @@ void MegatronLoop::end_pipeline() {
 
 /// finalize_model_grads: what ranks have parts of is summed flat.
 void MegatronLoop::finish_gradients() {
+  states_.finish_gradients();
   const std::int64_t elements = states_.tensor_summed_elements();
   if (elements == 0) return;
   const std::int64_t bytes = checked_multiply(elements, size_of(training_.recipe.gradients));

@@ -12,9 +12,9 @@
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/job.hpp"
 #include "memory/engine/forward_order.hpp"
+#include "memory/megatron/megatron_weights.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/stepped_states.hpp"
-#include "memory/sharding/model_tensors.hpp"
 #include "memory/states/flat_buffer.hpp"
 #include "memory/timeline/recorder.hpp"
 
@@ -32,15 +32,11 @@ class MegatronStates final : public SteppedStates {
   /// `timeline` has the model's tensors.
   MegatronStates(const Model& model, const Timeline& timeline);
 
-  /// The modules are built on the device but for norms and positions, which follow in fp32, and
-  /// routers.
-  void place(const ModelTensors& tensors, Recorder& recorder);
+  /// The model's own weights, which this makes and casts.
+  [[nodiscard]] MegatronWeights& weights() { return weights_; }
   /// Float16Module, then the buffers of every model chunk.
   void make_buffers(Recorder& recorder);
   void make_main_params(const std::optional<LaunchDevice>& device, Recorder& recorder);
-  /// Copies of the weights that Transformer Engine multiplies in 8 or 4 bits, which the first
-  /// forward makes.
-  void make_quantized_weights(Recorder& recorder);
   /// Elements of what a data rank steps, tensor by tensor, parameter group by parameter group.
   [[nodiscard]] std::vector<std::int64_t> stepped_elements(std::int64_t data_rank) const;
   void zero_grad() override;
@@ -60,30 +56,24 @@ class MegatronStates final : public SteppedStates {
     FlatBuffer flat;
   };
 
-  [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
-  [[nodiscard]] std::int64_t elements(std::size_t parameter) const;
-  [[nodiscard]] bool in_eight_bits(std::size_t parameter) const;
+  [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
+    return weights_.row(parameter);
+  }
+  [[nodiscard]] std::int64_t elements(std::size_t parameter) const {
+    return weights_.elements(parameter);
+  }
   [[nodiscard]] bool has_weight_buffer(const Buffer& buffer) const;
-  [[nodiscard]] std::int64_t own_bytes(std::size_t parameter) const;
-  [[nodiscard]] bool made_on_host(std::size_t parameter) const;
-  [[nodiscard]] DType type_on_host(std::size_t parameter) const;
   void lay_out_chunk(std::size_t chunk, std::size_t begin, std::size_t end);
   [[nodiscard]] std::int64_t bucket_of(std::size_t chunk) const;
   [[nodiscard]] std::vector<FlatShard> stepped(bool experts, std::int64_t data_rank) const;
   void make_optimizer(bool experts, Recorder& recorder);
-  [[nodiscard]] HeldStorage weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
-  void place_buffer(std::size_t buffer, Recorder& recorder) const;
-  void clip(const std::vector<std::int64_t>& normed, Recorder& recorder);
-  HeldStorage norm_of(std::int64_t elements, Recorder& recorder) const;
 
   const Job& job_;
-  const Graph& graph_;
-  const Timeline& timeline_;
   const Recipe& recipe_;
   bool distributed_;
   JobRank rank_;
+  MegatronWeights weights_;
   std::vector<Buffer> buffers_;                             // chunk by chunk, experts last
-  std::vector<HeldStorage> weights_;                        // by parameter
   std::deque<ParameterTensor> shards_;                      // what the optimizer sees
   std::vector<std::vector<std::int64_t>> normed_elements_;  // of gradients normed together
   std::deque<OptimizerRun> optimizers_;                     // of experts their own

@@ -1,4 +1,4 @@
-#include "memory/sharding/megatron_states.hpp"
+#include "memory/megatron/megatron_states.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,9 +9,6 @@
 
 namespace memest {
 namespace {
-
-/// The weights of a router, and of the gate of shared experts.
-bool is_router(const ParameterTensor& row) { return row.module == ParameterModule::router; }
 
 /// Weight decay is for matrices (_get_param_groups).
 bool decays(const ParameterTensor& row) { return row.shape.size() > 1; }
@@ -25,12 +22,10 @@ bool is_copy(const ParameterTensor& row) {
 
 MegatronStates::MegatronStates(const Model& model, const Timeline& timeline)
     : job_(model.job),
-      graph_(model.graph),
-      timeline_(timeline),
       recipe_(job_.training->recipe),
       distributed_(std::get<MegatronBuffer>(sharding_of(job_)).divides_optimizer),
       rank_(model.rank),
-      weights_(timeline.parameters.size()) {
+      weights_({model.job, model.graph}, timeline) {
   const ForwardOrder& order = model.order;
   std::size_t begin = 0;
   std::size_t chunk = 0;
@@ -62,7 +57,7 @@ void MegatronStates::lay_out_chunk(std::size_t chunk, std::size_t begin, std::si
     Buffer buffer{of_experts, narrow, {}, {}};
     std::vector<FlatParameter> parameters;
     for (std::size_t i = begin; i < end; ++i) {
-      if (row(i).expert_parallel != of_experts || in_eight_bits(i) != narrow) continue;
+      if (row(i).expert_parallel != of_experts || weights_.in_eight_bits(i) != narrow) continue;
       buffer.parameters.push_back(i);
       parameters.push_back({elements(i), row(i).output_head && parallelism.pipeline > 1});
     }
@@ -74,19 +69,6 @@ void MegatronStates::lay_out_chunk(std::size_t chunk, std::size_t begin, std::si
   }
 }
 
-const ParameterTensor& MegatronStates::row(std::size_t parameter) const {
-  return graph_.parameters.parameters[timeline_.parameters[parameter].row];
-}
-
-std::int64_t MegatronStates::elements(std::size_t parameter) const {
-  return timeline_.parameters[parameter].elements;
-}
-
-bool MegatronStates::in_eight_bits(std::size_t parameter) const {
-  const std::optional<TeLinears>& linears = job_.training->te_linears;
-  return linears && linears->param_gather && row(parameter).te_linear;
-}
-
 /// Weights of MXFP8 are gathered in 16 bits into the gradients' buffer, and cast from there
 /// (reuse_grad_buf_for_mxfp8_param_ag).
 bool MegatronStates::has_weight_buffer(const Buffer& buffer) const {
@@ -94,76 +76,8 @@ bool MegatronStates::has_weight_buffer(const Buffer& buffer) const {
   return !buffer.in_eight_bits || job_.training->te_linears->recipe != TeRecipe::mxfp8;
 }
 
-/// As the module makes it: of MXFP8 by rows and columns, else what the buffer will have.
-std::int64_t MegatronStates::own_bytes(std::size_t parameter) const {
-  if (!in_eight_bits(parameter))
-    return checked_multiply(elements(parameter), size_of(recipe_.weights));
-  const TeRecipe recipe = job_.training->te_linears->recipe;
-  if (recipe != TeRecipe::mxfp8) return checked_multiply(elements(parameter), size_of(DType::fp8));
-  return te_weight_bytes(elements(parameter), recipe, te_capability(job_.hardware.gpu));
-}
-
-/// torch.nn's own modules; Megatron's and Transformer Engine's make their weights on the device.
-bool MegatronStates::made_on_host(std::size_t parameter) const {
-  const ParameterTensor& tensor = row(parameter);
-  const bool own_norms = job_.training->implementation.layers != LayerSpec::te;
-  return is_router(tensor) || (own_norms && tensor.role == ParameterRole::norm) ||
-         tensor.module == ParameterModule::positions;
-}
-
-/// A router's weight is in its type before it follows.
-DType MegatronStates::type_on_host(std::size_t parameter) const {
-  return is_router(row(parameter)) ? recipe_.weights : DType::fp32;
-}
-
-HeldStorage MegatronStates::weight(std::size_t parameter, DType dtype, Recorder& recorder) const {
-  return recorder.make(checked_multiply(elements(parameter), size_of(dtype)),
-                       parameter_label(Holding::weights, parameter, 0));
-}
-
-/// Zeros; of a rotation 1 / base ** (arange(0, d, 2) / d), expression by expression
-/// (RotaryEmbedding).
-void MegatronStates::place_buffer(std::size_t buffer, Recorder& recorder) const {
-  const std::int64_t bytes =
-      checked_multiply(timeline_.buffers[buffer].elements, size_of(DType::fp32));
-  Label label;
-  label.holding = Holding::buffers;
-  label.origin = Origin::buffer;
-  label.place = static_cast<std::uint32_t>(buffer);
-  const auto make = [&](std::int64_t size) { return recorder.make(size, label); };
-  const BufferTensor& described = graph_.parameters.buffers[timeline_.buffers[buffer].row];
-  if (!described.rotary_frequencies) {
-    make(bytes).give_up();
-    return;
-  }
-  HeldStorage counted = make(bytes);
-  HeldStorage exponents = make(bytes);
-  counted.drop();
-  const HeldStorage powers = make(bytes);
-  make(size_of(DType::fp64)).drop();
-  exponents.drop();
-  const HeldStorage inverted = make(bytes);
-  make(bytes).give_up();
-}
-
-void MegatronStates::place(const ModelTensors& tensors, Recorder& recorder) {
-  for (const auto& [is_buffer, i] : tensors.order) {
-    if (is_buffer) {
-      place_buffer(i, recorder);
-    } else if (!made_on_host(i)) {
-      weights_[i] = recorder.make(own_bytes(i), parameter_label(Holding::weights, i, 0));
-    }
-  }
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (made_on_host(i)) weights_[i] = weight(i, type_on_host(i), recorder);
-  }
-}
-
 void MegatronStates::make_buffers(Recorder& recorder) {
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (!made_on_host(i) || recipe_.weights == type_on_host(i)) continue;
-    weights_[i] = weight(i, recipe_.weights, recorder);
-  }
+  weights_.cast(recorder);
   for (const Buffer& buffer : buffers_) {
     const auto make = [&](DType dtype, Holding holding, LoopTensor tensor) {
       recorder.allocate(checked_multiply(buffer.flat.elements, size_of(dtype)),
@@ -178,7 +92,7 @@ void MegatronStates::make_buffers(Recorder& recorder) {
     if (!has_weights) continue;
     // _ParamAndGradBuffer goes over params[::-1], in whose order gradients come.
     for (std::size_t i = buffer.parameters.size(); i > 0; --i) {
-      weights_[buffer.parameters[i - 1]].drop();
+      weights_.drop(buffer.parameters[i - 1]);
     }
   }
 }
@@ -229,18 +143,6 @@ void MegatronStates::make_main_params(const std::optional<LaunchDevice>& device,
   }
 }
 
-void MegatronStates::make_quantized_weights(Recorder& recorder) {
-  const std::optional<TeLinears>& linears = job_.training->te_linears;
-  if (!linears) return;
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (!row(i).te_linear) continue;
-    std::int64_t bytes =
-        te_weight_bytes(elements(i), linears->recipe, te_capability(job_.hardware.gpu));
-    if (linears->param_gather) bytes -= own_bytes(i);
-    if (bytes > 0) recorder.allocate(bytes, parameter_label(Holding::weights, i, 0));
-  }
-}
-
 void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
   const auto scalar = [&] {
     recorder.allocate(size_of(DType::fp32),
@@ -274,38 +176,10 @@ void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
   optimizers_.emplace_back(job_, std::move(groups), device_, recorder);
 }
 
-HeldStorage MegatronStates::norm_of(std::int64_t elements, Recorder& recorder) const {
-  constexpr std::int64_t kBytes = size_of(DType::fp32);
-  // local_multi_tensor_l2_norm, which stands in where neither Transformer Engine nor Apex is
-  // installed.
-  HeldStorage norm =
-      recorder.make(kBytes, loop_label(Holding::temporaries, LoopTensor::norm_of_a_tensor));
-  if (device_) {
-    recorder.launch(reduction_scratch(sum_of_all(elements, kBytes), *device_),
-                    loop_label(Holding::temporaries, LoopTensor::partial_norms));
-  }
-  return norm;
-}
-
-/// get_grad_norm_fp32: the norms of all tensors, theirs on the host, and its square. Gradients are
-/// scaled in place.
-void MegatronStates::clip(const std::vector<std::int64_t>& normed, Recorder& recorder) {
-  const auto scalar = [&] {
-    return recorder.make(size_of(DType::fp32), loop_label(Holding::temporaries, LoopTensor::norm));
-  };
-  HeldStorage overflow = scalar();
-  HeldVector norms;
-  for (const std::int64_t count : normed) norms.push_back(norm_of(count, recorder));
-  const HeldStorage norm = scalar();
-  norms.drop();
-  scalar().drop();  // the square
-  overflow.drop();
-}
-
 void MegatronStates::step(Recorder& recorder) {
   for (OptimizerRun& optimizer : optimizers_) optimizer.widen_gradients();
   if (job_.training->clip_gradients) {
-    for (const auto& normed : normed_elements_) clip(normed, recorder);
+    for (const auto& normed : normed_elements_) take_gradient_norm(normed, device_, recorder);
   }
   for (OptimizerRun& optimizer : optimizers_) optimizer.step();
 }
@@ -315,20 +189,10 @@ void MegatronStates::zero_grad() {
 }
 
 std::int64_t MegatronStates::tensor_summed_elements() const {
-  const Parallelism& parallelism = job_.parallelism;
-  if (parallelism.tensor == 1) return 0;
+  if (job_.parallelism.tensor == 1) return 0;
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    const ParameterTensor& tensor = row(i);
-    // _allreduce_non_tensor_model_parallel_grads: every tensor rank has a part of the sum where its
-    // heads, or under sequence parallelism its tokens, are others than its neighbours'.
-    const bool sums = tensor.module == ParameterModule::attention_output ||
-                      tensor.module == ParameterModule::feed_forward_down;
-    const bool on_shards = tensor.role == ParameterRole::norm ||
-                           (tensor.role == ParameterRole::bias && sums) ||
-                           tensor.module == ParameterModule::into_latents || is_router(tensor);
-    if (tensor.module == ParameterModule::head_norm || (parallelism.sequence && on_shards))
-      total += elements(i);
+  for (std::size_t i = 0; i < weights_.count(); ++i) {
+    if (summed_over_tensor_ranks(row(i), job_.parallelism)) total += elements(i);
   }
   return total;
 }
