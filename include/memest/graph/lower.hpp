@@ -28,7 +28,8 @@ struct ModelPart {
   friend bool operator==(const ModelPart&, const ModelPart&) = default;
 };
 
-/// What of a layer runs again in its backward: a compiled layer's kernels for both are made of it.
+/// The part of a layer that runs again in its backward, as which a compiled layer is one program
+/// with it.
 enum class RunsAgain : std::uint8_t { nothing, all_but_selected, all };
 
 /// The properties of the job that the lowering needs beside the model.

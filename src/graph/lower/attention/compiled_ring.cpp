@@ -12,7 +12,7 @@ namespace memest {
 namespace {
 
 /// The forward: every step's output stays until one kernel has merged all.
-void write_forward(BlockBuilder& block, const RingShapes& shapes, std::int64_t ranks, Op& op) {
+void write_forward(BlockBuilder& block, const RingShapes& shapes, Op& op) {
   std::vector<Step> steps;
   std::vector<std::uint8_t> answers;
   const auto place = [&](std::string_view name, TensorId like, DType dtype) {
@@ -22,7 +22,7 @@ void write_forward(BlockBuilder& block, const RingShapes& shapes, std::int64_t r
   };
   const DType half = block.dtype_of(shapes.q);
   const std::uint8_t pair = place("sent", shapes.pair, half);
-  for (std::int64_t step = 0; step < ranks; ++step) {
+  for (std::int64_t step = 0; step < shapes.ranks; ++step) {
     const bool whole = step == 0;
     answers.push_back(place("of a step", whole ? shapes.q : shapes.late, half));
     answers.push_back(
@@ -51,7 +51,7 @@ class CompiledRingBackward {
   CompiledRingBackward(BlockBuilder& block, const RingShapes& shapes, const FusedCore& core, Op& op)
       : block_(block), shapes_(shapes), core_(core), writer_(op) {}
 
-  void write(std::int64_t ranks) {
+  void write() {
     const Made whole = run_kernel(shapes_.q, core_);
     Made sent = writer_.make(shapes_.pair, DType::fp32);
     drop_keys();
@@ -59,7 +59,7 @@ class CompiledRingBackward {
     std::vector<Made> late;
     FusedCore half = core_;
     half.dims.s = half.dims.s / Expr(2);
-    for (std::int64_t step = 1; step < ranks; ++step) {
+    for (std::int64_t step = 1; step < shapes_.ranks; ++step) {
       const Made sums = writer_.make(shapes_.late_sums, DType::fp32);
       late.push_back(run_kernel(shapes_.late, half));
       writer_.drop(sums);
@@ -105,7 +105,7 @@ class CompiledRingBackward {
 }  // namespace
 
 void write_compiled_ring(BlockBuilder& block, const RingShapes& shapes, const FusedCore& core,
-                         std::int64_t ranks, Op& op) {
+                         Op& op) {
   const auto keep = [&](std::string_view name, TensorId like) {
     op.outputs.push_back(block.make({"attention", name}, block.tensor(like).shape, core.dtype));
     op.saved.push_back(op.outputs.back());
@@ -115,8 +115,8 @@ void write_compiled_ring(BlockBuilder& block, const RingShapes& shapes, const Fu
   std::erase(op.saved, shapes.k);
   keep("kept keys", shapes.k);
   keep("kept keys and values", shapes.gathered);
-  write_forward(block, shapes, ranks, op);
-  CompiledRingBackward(block, shapes, core, op).write(ranks);
+  write_forward(block, shapes, op);
+  CompiledRingBackward(block, shapes, core, op).write();
 }
 
 }  // namespace memest

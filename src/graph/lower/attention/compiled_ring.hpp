@@ -2,6 +2,8 @@
 // is fused, and the keys and values that were gathered are kept for the backward.
 #pragma once
 
+#include <cstdint>
+
 #include "graph/lower/attention/fused_core.hpp"
 
 namespace memest {
@@ -18,11 +20,12 @@ struct RingShapes {
   TensorId late = 0;      ///< half of the output
   TensorId late_sums = 0;
   bool by_tokens = true;  ///< so keys and values lie, unless they are a single head's
+  std::int64_t ranks = 1;
 };
 
 /// Writes both passes of `op`, which has its outputs (the output, log-sum-exp, seed, offset) and
 /// saves them. Its keys as they are sent and what was gathered become others.
 void write_compiled_ring(BlockBuilder& block, const RingShapes& shapes, const FusedCore& core,
-                         std::int64_t ranks, Op& op);
+                         Op& op);
 
 }  // namespace memest

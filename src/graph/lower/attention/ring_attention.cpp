@@ -364,10 +364,11 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   op.saved = {inputs.q.id, inputs.k.id, inputs.v.id, out, sums, offset, seed};
   RingShapes shapes = shapes_of(block, dims, op);
   const auto& attention = context.attention;
+  shapes.ranks = ranks;
   shapes.by_tokens = attention.kv_heads > context.policy.tensor;
   const FusedCore core{dims, attention.head_dim, call.dtype, call.grouped};
   if (context.compiles_blocks()) {
-    write_compiled_ring(block, shapes, core, ranks, op);
+    write_compiled_ring(block, shapes, core, op);
   } else {
     RingForward(block, shapes, op).write(ranks);
     RingBackward(block, shapes, core, op).write(ranks);

@@ -181,8 +181,9 @@ std::vector<std::uint8_t> Float8InRegion::make_wide_gradients(const GeneratedKer
   return wide;
 }
 
-/// What runs again behind attention casts for both passes at once: a weight by rows and by columns,
-/// and so an input that a library made. The copies by columns lie there until their products.
+/// Products that run again behind attention cast for both passes at once: a weight by rows and by
+/// columns, and so an input that a library made. The copies by columns lie there until their
+/// products.
 void Float8InRegion::add_casts_of_recomputed(const GeneratedKernel& kernel, Op& op) {
   if (region_.runs_again == RunsAgain::nothing) return;
   bool behind = false;

@@ -14,11 +14,16 @@
 
 namespace memest {
 
-/// What decides, beside the region itself, which kernels cast.
+/// Decides, beside the region itself, which kernels cast.
 struct Float8Region {
   RunsAgain runs_again = RunsAgain::nothing;
   bool by_rows = false;  ///< a scale a row or column, not a tensor
 };
+
+[[nodiscard]] inline Float8Region region_of(const LoweringPolicy& policy) {
+  return {.runs_again = policy.runs_again,
+          .by_rows = policy.float8 && policy.float8->recipe != Float8Recipe::tensorwise};
+}
 
 class Float8InRegion {
  public:
@@ -35,8 +40,8 @@ class Float8InRegion {
   void write_product(Op& op, std::size_t at);
 
  private:
-  /// What a product reads of the kernel that makes its input, and where its output's gradient waits
-  /// until that kernel makes the input again.
+  /// The tensor that a product reads of the kernel that makes its input, and the place where its
+  /// output's gradient waits until that kernel makes the input again.
   struct Names {
     TensorId copy = 0;
     TensorId waiting = 0;
