@@ -34,11 +34,15 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
   LoweringPolicy policy =
       policy_of(static_cast<const ForwardSpec&>(training), capability, multiprocessors);
   const bool recomputes = !std::holds_alternative<NoRecompute>(training.recompute);
+  const bool selects = std::holds_alternative<SelectiveRecompute>(training.recompute);
   policy.embeddings_want_gradient = recomputes;
+  policy.runs_again = selects      ? RunsAgain::all_but_selected
+                      : recomputes ? RunsAgain::all
+                                   : RunsAgain::nothing;
   // Blocks that are recomputed are called without their cache (transformers, modeling_layers.py).
   if (recomputes) policy.key_value_cache = false;
-  policy.keeps_contractions = row_of(training.implementation.framework).keeps_contractions &&
-                              std::holds_alternative<SelectiveRecompute>(training.recompute);
+  policy.keeps_contractions =
+      row_of(training.implementation.framework).keeps_contractions && selects;
   // Recomputed tensors were never on the host.
   if (!recomputes) policy.saves_on_cpu = training.offload_activations;
   policy.teacher = training.teacher;

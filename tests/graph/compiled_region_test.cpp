@@ -127,6 +127,25 @@ TEST_CASE("a selective checkpoint that is compiled drops what the backward does 
   CHECK(block.selectively_kept_bytes() == tokens * (products_kept + 2 * a * d + 4 * a) + seeds);
 }
 
+TEST_CASE("a compiled layer of float8 linears keeps no product's input, but results of products") {
+  LoweringPolicy policy = compiled(Framework::torchtitan, false);
+  policy.micro_batch = 1;
+  policy.seq_len = 512;
+  policy.float8 = Float8Linears{.filter_fqns = {"output"}};
+  const Expr block_of_number = 512;
+  // The largest value and the scale of each of seven weights.
+  const Expr scales = Expr(14) * block_of_number;
+  const Expr results = tokens * (4 * f + 4 * h + 4 * (a + k) * d + 4 * a + 8) + seeds;
+  const Block block = compiled_layer(llama(), policy);
+  CHECK(block.saved_bytes(false) == results + scales);
+  for (const Op& op : block.ops) {
+    if (op.kind != OpKind::linear) continue;
+    CHECK(op.compute == DType::fp8);
+    CHECK(block.tensors[op.inputs.front()].dtype ==
+          (op.name == "o_proj" ? DType::bf16 : DType::fp8));
+  }
+}
+
 TEST_CASE("torchtitan's compiled loss keeps its 16-bit logits and two numbers a row") {
   const Graph graph = lowered(llama(), compiled(Framework::torchtitan, false));
   const Block& loss = graph.blocks.back();

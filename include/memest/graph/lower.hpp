@@ -28,6 +28,10 @@ struct ModelPart {
   friend bool operator==(const ModelPart&, const ModelPart&) = default;
 };
 
+/// The part of a layer that runs again in its backward, as which a compiled layer is one program
+/// with it.
+enum class RunsAgain : std::uint8_t { nothing, all_but_selected, all };
+
 /// The properties of the job that the lowering needs beside the model.
 struct LoweringPolicy {
   Implementation implementation;
@@ -65,10 +69,11 @@ struct LoweringPolicy {
   /// Ranks that a sequence lies on: `seq_len` is one's part of it.
   std::int64_t context = 1;
   ContextExchange context_exchange = ContextExchange::ring;
-  std::int64_t tensor = 1;            ///< ranks that share a layer's products: t of the formulas
-  std::int64_t expert = 1;            ///< ranks that share a layer's experts: x of the formulas
-  bool whole_experts = false;         ///< not cut over the tensor-parallel ranks
-  bool keeps_contractions = false;    ///< checkpoints around its layers keep what these make
+  std::int64_t tensor = 1;          ///< ranks that share a layer's products: t of the formulas
+  std::int64_t expert = 1;          ///< ranks that share a layer's experts: x of the formulas
+  bool whole_experts = false;       ///< not cut over the tensor-parallel ranks
+  bool keeps_contractions = false;  ///< checkpoints around its layers keep what these make
+  RunsAgain runs_again = RunsAgain::nothing;
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 
   [[nodiscard]] bool unpacks_by_rows() const { return saves_on_cpu && saves_on_cpu->pin_memory; }

@@ -201,10 +201,12 @@ class TrainingReader {
           error_at(at("filter_fqns"), "torchao filters no small layers of rowwise_with_gw_hp",
                    "leave 'auto_filter_small_kn' out, or set 'recipe' to rowwise"));
     }
-    if (std::holds_alternative<SelectiveRecompute>(spec.recompute)) {
+    const bool compiled = spec.implementation.compile != CompileScope::off;
+    if (std::holds_alternative<SelectiveRecompute>(spec.recompute) && !compiled) {
       diagnostics_.push_back(unavailable_at(training_.find("recompute")->span,
-                                            "selective recompute beside float8 linears",
-                                            "set 'recompute' to none or full"));
+                                            "selective recompute beside eager float8 linears",
+                                            "set 'recompute' to none or full, or 'compile: "
+                                            "blocks' in 'implementation'"));
     }
     constexpr std::array<std::string_view, 4> kRecorded = {"fp32", "bf16", "amp-bf16",
                                                            "fsdp2-bf16"};

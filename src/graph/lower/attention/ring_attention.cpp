@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/lower/attention/attention.hpp"
+#include "graph/lower/attention/compiled_ring.hpp"
 #include "graph/lower/attention/fused_core.hpp"
 
 namespace memest {
@@ -24,20 +25,6 @@ struct Alternating {
 
   Item& of(std::int64_t step) { return items[static_cast<std::size_t>(step % 2)]; }
   Item& before(std::int64_t step) { return of(step + 1); }
-};
-
-/// Tensors whose sizes the ring's tensors have.
-struct RingShapes {
-  TensorId q = 0;
-  TensorId k = 0;
-  TensorId v = 0;
-  TensorId sums = 0;  ///< log-sum-exp
-  TensorId number = 0;
-  TensorId pair = 0;      ///< keys and values of a rank
-  TensorId gathered = 0;  ///< of all ranks
-  TensorId late = 0;      ///< half of the output
-  TensorId late_sums = 0;
-  bool by_tokens = true;  ///< so keys and values lie, unless they are a single head's
 };
 
 /// The forward, tensor by tensor.
@@ -377,10 +364,15 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   op.saved = {inputs.q.id, inputs.k.id, inputs.v.id, out, sums, offset, seed};
   RingShapes shapes = shapes_of(block, dims, op);
   const auto& attention = context.attention;
+  shapes.ranks = ranks;
   shapes.by_tokens = attention.kv_heads > context.policy.tensor;
   const FusedCore core{dims, attention.head_dim, call.dtype, call.grouped};
-  RingForward(block, shapes, op).write(ranks);
-  RingBackward(block, shapes, core, op).write(ranks);
+  if (context.compiles_blocks()) {
+    write_compiled_ring(block, shapes, core, op);
+  } else {
+    RingForward(block, shapes, op).write(ranks);
+    RingBackward(block, shapes, core, op).write(ranks);
+  }
   send(block, shapes, ranks, op);
   // Queries of a part of the sequence, keys and values of all of it.
   const Expr product = score_flops(dims) * Expr(Symbol::context);

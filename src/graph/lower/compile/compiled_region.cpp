@@ -13,11 +13,12 @@ namespace {
 
 class RegionWriter {
  public:
-  RegionWriter(Block eager, RegionCheckpoint checkpoint)
+  RegionWriter(Block eager, RegionCheckpoint checkpoint, const Float8Region& float8)
       : block_(std::move(eager)),
         checkpoint_(checkpoint),
         values_(block_),
         kernels_(block_, values_),
+        float8_(block_, values_, kernels_, float8),
         written_(kernels_.size(), false) {
     count_readers();
     count_savers();
@@ -125,14 +126,15 @@ class RegionWriter {
       op.kept_selectively = op.kept_selectively && recomputed_[at];
       if (waits(op)) give_up_weight(op);
     }
+    if (is_in_float8(op)) float8_.write_product(op, at);
     ops_.push_back(std::move(op));
   }
 
   /// In a region that is compiled with its checkpoint: a product whose input nothing computed again
   /// needs. Its weight's gradient comes with the kernel that makes the input.
   [[nodiscard]] bool waits(const Op& op) const {
-    return op.kind == OpKind::linear && op.inputs.size() == 2 && op.gradients.size() == 2 &&
-           readers_[values_.value(op.inputs[0])].count == 1 &&
+    return op.kind == OpKind::linear && !is_in_float8(op) && op.inputs.size() == 2 &&
+           op.gradients.size() == 2 && readers_[values_.value(op.inputs[0])].count == 1 &&
            is_read_by_weights_alone(values_.value(op.inputs[0]));
   }
 
@@ -213,6 +215,7 @@ class RegionWriter {
     op.outputs.insert(op.outputs.end(), kernel.remembers.begin(), kernel.remembers.end());
     write_backward(kernel, op);
     write_traffic(kernel, op);
+    float8_.write_kernel(kernel, op);
     ops_.push_back(std::move(op));
   }
 
@@ -279,7 +282,8 @@ class RegionWriter {
   /// over.
   [[nodiscard]] std::optional<TensorId> place_among_kept(const GeneratedKernel& kernel,
                                                          const FusedGradient& gradient) const {
-    if (!kernel.is_elementwise || is_parameter(gradient.like)) return std::nullopt;
+    const bool narrowed = values_.is_narrowed(kernel.result);
+    if (!kernel.is_elementwise || narrowed || is_parameter(gradient.like)) return std::nullopt;
     for (const TensorId value : gradient.reads) {
       const bool own = values_.maker(value) && block_.tensors[value].storage == value &&
                        savers_[value] == 1 && bytes(value) == bytes(gradient.like);
@@ -375,6 +379,7 @@ class RegionWriter {
   RegionCheckpoint checkpoint_;
   RegionValues values_;
   GeneratedKernels kernels_;
+  Float8InRegion float8_;
   std::vector<bool> written_;        // by generated kernel
   std::vector<Readers> readers_;     // by value
   std::vector<std::size_t> savers_;  // by storage
@@ -384,8 +389,8 @@ class RegionWriter {
 
 }  // namespace
 
-Block compiled(Block eager, RegionCheckpoint checkpoint) {
-  return RegionWriter(std::move(eager), checkpoint).write();
+Block compiled(Block eager, RegionCheckpoint checkpoint, const Float8Region& float8) {
+  return RegionWriter(std::move(eager), checkpoint, float8).write();
 }
 
 }  // namespace memest

@@ -2,6 +2,7 @@
 // kernels between them, with what the partitioner keeps for the backward (PyTorch 2.11, Inductor).
 #pragma once
 
+#include "graph/lower/compile/float8_in_region.hpp"
 #include "memest/graph/graph.hpp"
 
 namespace memest {
@@ -13,6 +14,6 @@ enum class RegionCheckpoint : std::uint8_t {
 };
 
 /// `eager` as one compiled region.
-Block compiled(Block eager, RegionCheckpoint checkpoint);
+Block compiled(Block eager, RegionCheckpoint checkpoint, const Float8Region& float8 = {});
 
 }  // namespace memest

@@ -37,7 +37,9 @@ RegionValues::RegionValues(Block& block) : block_(block) {
     }
   }
   kept_.assign(block.tensors.size(), false);
+  narrow();
   keep();
+  keep_sources_of_narrowed();
 }
 
 /// Inductor's softmax is two passes over a row: its largest element, and the sum of powers.
@@ -102,7 +104,7 @@ void RegionValues::name_values() {
       values_[op.outputs.front()] = values_[op.inputs.front()];
       continue;
     }
-    if (op.kind == OpKind::cast) {
+    if (op.kind == OpKind::cast && !op.inputs.empty()) {
       const TensorId out = op.outputs.front();
       const auto [known, fresh] =
           casts.insert({{values_[op.inputs.front()], block_.tensors[out].dtype}, out});
@@ -179,7 +181,9 @@ void RegionValues::keep() {
   };
   for (std::size_t i = 0; i < block_.ops.size(); ++i) {
     if (runners_[i] != Runner::library) continue;
-    for (const TensorId saved : block_.ops[i].saved) kept_[values_[saved]] = true;
+    for (const TensorId saved : block_.ops[i].saved) {
+      if (!narrowed_[values_[saved]]) kept_[values_[saved]] = true;
+    }
   }
   for (std::size_t i = 0; i < block_.ops.size(); ++i) {
     if (runners_[i] != Runner::generated) continue;
@@ -187,6 +191,39 @@ void RegionValues::keep() {
       for (const TensorId source : read_by_derivative(i, values_[gradient.input])) {
         if (!is_parameter(source)) kept_[source] = true;
       }
+    }
+  }
+}
+
+void RegionValues::narrow() {
+  narrowed_.assign(block_.tensors.size(), false);
+  std::vector<bool> read_whole(block_.tensors.size(), false);
+  read_whole[values_[block_.output]] = true;
+  for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+    const Op& op = block_.ops[i];
+    if (runners_[i] == Runner::nobody) continue;
+    for (const TensorId input : op.inputs) {
+      const TensorId value = values_[input];
+      const bool casts = is_in_float8(op) && is_generated(value);
+      (casts ? narrowed_ : read_whole)[value] = true;
+    }
+  }
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    narrowed_[id] = narrowed_[id] && !read_whole[id];
+  }
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    if (narrowed_[values_[id]]) block_.tensors[id].dtype = DType::fp8;
+  }
+}
+
+/// A cast is a pointwise kernel that the partitioner lets run again, as what stands before it.
+void RegionValues::keep_sources_of_narrowed() {
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    if (!narrowed_[id]) continue;
+    std::vector<TensorId> sources;
+    append_sources(id, sources);
+    for (const TensorId source : sources) {
+      if (block_.tensors[source].role != Role::parameter) kept_[source] = true;
     }
   }
 }

@@ -19,6 +19,11 @@ enum class Runner : std::uint8_t {
   nobody      ///< another shape of the same elements
 };
 
+/// A product whose operands are cast to fp8 beside it.
+[[nodiscard]] inline bool is_in_float8(const Op& op) {
+  return op.kind == OpKind::linear && op.compute == DType::fp8;
+}
+
 /// The values of a block, and which of them the partitioner keeps for the backward
 /// (torch/_functorch/partitioners.py, PyTorch 2.11): the inputs of library kernels whose backward
 /// reads them; of what generated kernels read in the backward only what is not computed again:
@@ -38,6 +43,8 @@ class RegionValues {
   }
   [[nodiscard]] bool wants_gradient(TensorId value) const { return wants_gradient_[value]; }
   [[nodiscard]] bool is_kept(TensorId value) const { return kept_[value]; }
+  /// A generated kernel's result that products in fp8 alone read: written in fp8, never kept.
+  [[nodiscard]] bool is_narrowed(TensorId value) const { return narrowed_[value]; }
   /// A generated kernel's result that is never computed again.
   [[nodiscard]] bool is_remembered(TensorId value) const;
   /// Appends what a kernel that needs `value` in the backward reads, computing it again from that.
@@ -50,7 +57,9 @@ class RegionValues {
   void name_runners();
   void name_values();
   void give_storages();
+  void narrow();
   void keep();
+  void keep_sources_of_narrowed();
   [[nodiscard]] Runner runner_of(const Op& op) const;
 
   Block& block_;
@@ -59,6 +68,7 @@ class RegionValues {
   std::vector<std::optional<std::size_t>> makers_;  // by tensor
   std::vector<bool> wants_gradient_;                // by tensor
   std::vector<bool> kept_;                          // by tensor
+  std::vector<bool> narrowed_;                      // by tensor
 };
 
 }  // namespace memest

@@ -29,10 +29,13 @@ namespace {
 /// _scaled_mm takes operands whose rows and columns are multiples of this (cuBLASLt).
 constexpr std::int64_t kMultiple = 16;
 
+/// No part of a layer, which alone is compiled.
+constexpr std::string_view kHead = "lm_head";
+
 /// A linear layer of a decoder, and its module in the state dict.
 struct Float8Module {
   std::string_view projection;
-  std::string_view DecoderNames::* module;
+  std::string_view DecoderNames::*module;
 };
 constexpr std::array kModules = {Float8Module{"q_proj", &DecoderNames::q},
                                  Float8Module{"k_proj", &DecoderNames::k},
@@ -43,7 +46,7 @@ constexpr std::array kModules = {Float8Module{"q_proj", &DecoderNames::q},
                                  Float8Module{"up_proj", &DecoderNames::up},
                                  Float8Module{"gate_up_proj", &DecoderNames::gate_up},
                                  Float8Module{"down_proj", &DecoderNames::down},
-                                 Float8Module{"lm_head", &DecoderNames::head}};
+                                 Float8Module{kHead, &DecoderNames::head}};
 
 /// Whose runs were recorded; torchtitan's models under its own name.
 constexpr std::array<std::string_view, 6> kFamilies = {"llama", "mistral", "qwen2",
@@ -163,9 +166,28 @@ void write_backward(BlockBuilder& block, Op& op, const DecoderContext& context,
   backward.give(w, dw, Reach::through_view);
 }
 
+/// Why layers that are compiled cannot be followed in float8; none where they can.
+std::optional<Unavailable> compiled_refusal(const DecoderContext& context) {
+  if (!context.compiles_blocks()) return std::nullopt;
+  const auto refuses = [](std::string_view where) {
+    return Unavailable{"torch.compile beside float8 linears is not available yet " +
+                       std::string(where)};
+  };
+  if (context.program.region_checkpoint != RegionCheckpoint::inside) {
+    return refuses("in another program than torchtitan");
+  }
+  if (context.policy.float8->recipe == Float8Recipe::rowwise_with_gw_hp) {
+    return refuses("with the recipe rowwise_with_gw_hp");
+  }
+  if (context.policy.autocast || context.policy.weights != DType::bf16) {
+    return refuses("under autocast, or with weights that are not gathered in bf16");
+  }
+  return std::nullopt;
+}
+
 /// Why the output head cannot be followed in float8; none where it can, or is left out.
 std::optional<Unavailable> head_refusal(const DecoderContext& context) {
-  if (!runs_in_float8(context, {"lm_head", context.dims.embedding, context.dims.v})) {
+  if (!runs_in_float8(context, {kHead, context.dims.embedding, context.dims.v})) {
     return std::nullopt;
   }
   // Float8Linear.from_float wraps the head's weight in a parameter of its own: the tie is undone.
@@ -201,13 +223,12 @@ std::optional<Unavailable> float8_refusal(const DecoderContext& context) {
   if (context.adapter != nullptr) {
     return refuses("float8 linears beside an adapter are not available yet");
   }
-  if (context.compiles_blocks()) {
-    return refuses("torch.compile beside float8 linears is not available yet");
-  }
+  if (auto refused = compiled_refusal(context)) return refused;
   if (context.liger().any()) {
     return refuses("Liger's kernels beside float8 linears are not available yet");
   }
-  if (context.policy.tensor > 1 || context.policy.context > 1 || !context.policy.parts.empty()) {
+  const bool cuts_sequences = context.policy.context > 1 && !context.compiles_blocks();
+  if (context.policy.tensor > 1 || cuts_sequences || !context.policy.parts.empty()) {
     return refuses(
         "float8 linears beside tensor, context or pipeline parallelism are not available yet");
   }
@@ -296,8 +317,15 @@ TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
   op.workspace = Workspace::cublas_lt_twice;
   const TensorId out = op.outputs.front();
   const Float8Operands operands = operands_of(block, shape, rows.shape, op);
-  write_forward(block, op, context, operands);
-  write_backward(block, op, context, operands);
+  if (context.compiles_blocks() && shape.name != kHead) {
+    // The region writes what its kernels make of it (compile/float8_in_region.cpp).
+    BackwardWriter backward(op);
+    backward.give(input, backward.make(input, operands.output.dtype));
+    backward.give(weight, backward.make(weight, operands.output.dtype));
+  } else {
+    write_forward(block, op, context, operands);
+    write_backward(block, op, context, operands);
+  }
   const Expr flops = Expr(2) * operands.input.rows * shape.in * shape.out;
   block.emit(std::move(op), {flops, Expr(2) * flops});
   if (!shape.bias) return out;

@@ -360,7 +360,7 @@ Block layer_block(const DecoderContext& context, const LayerKind& kind, bool inp
   Block block = LayerWriter(context, kind, input_wants_gradient).write();
   if (context.program.mark_selected != nullptr) context.program.mark_selected(block);
   if (!context.compiles_blocks()) return block;
-  return compiled(std::move(block), context.program.region_checkpoint);
+  return compiled(std::move(block), context.program.region_checkpoint, region_of(context.policy));
 }
 
 void write_model(const DecoderContext& context, Graph& graph) {

@@ -67,11 +67,6 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
 /// Why a sequence cannot lie on several of torchtitan's ranks, or nothing.
 std::optional<Unavailable> ring_refusal(const DecoderContext& context, const LayerKind& kind) {
   if (context.policy.context == 1) return std::nullopt;
-  if (context.compiles_blocks()) {
-    return Unavailable{
-        "memory and time of torch.compile with context parallelism are not available yet; "
-        "parameter counts are"};
-  }
   if (context.has_rope_cache()) {
     return Unavailable{"torchtitan's context parallelism of Qwen3 is not available yet"};
   }
