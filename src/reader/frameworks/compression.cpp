@@ -194,6 +194,15 @@ constexpr NotRecorded kNotRecorded[] = {
      },
      "in this loop", "leave 'loop' out"},
     {[](const Job& job) {
+       return job.model.quantized && job.forward() != nullptr && job.forward()->float8.has_value();
+     },
+     "beside float8 linears", "leave one of the two out"},
+    {[](const Job& job) {
+       return job.model.quantized && row_of(job.model.quantized->format).hqq &&
+              job.forward() != nullptr && job.forward()->replaces_modules();
+     },
+     "of HQQ beside Liger's kernels", "leave one of the two out"},
+    {[](const Job& job) {
        const bool alone = job.parallelism.ranks() == 1 && !job.parallelism.fsdp;
        const bool hqq = job.model.quantized && row_of(job.model.quantized->format).hqq;
        return job.model.quantized && !alone && (hqq || !shards_by<ReplicasOfDdp>(job));
@@ -202,7 +211,8 @@ constexpr NotRecorded kNotRecorded[] = {
 };
 
 /// Where codes run, but for what kNotRecorded names.
-constexpr Beside kRecordedOfCodes[] = {Beside::other_loop, Beside::several_gpus};
+constexpr Beside kRecordedOfCodes[] = {Beside::other_loop, Beside::several_gpus,
+                                       Beside::replaced_modules};
 
 /// Codes have no gradient.
 void check_frozen(const Value& written, const Job& job, Diagnostics& diagnostics) {
