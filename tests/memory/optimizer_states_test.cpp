@@ -61,8 +61,14 @@ TEST_CASE("8-bit states take a byte an element and four a block of 256", "[memor
   CHECK(state_bytes("adamw-8bit", tensors({{4096}})) == 2 * (4096 + 4 * 16));
   CHECK(state_bytes("adamw-8bit", tensors({{4097}})) == 2 * (4097 + 4 * 17));
   CHECK(state_bytes("lion-8bit", tensors({{64, 64}, {64}})) == 4096 + 4 * 16 + 4 * 64);
-  CHECK(state_bytes("paged-adamw-8bit", tensors({{4096}})) == 0);
-  CHECK(state_bytes("paged-adamw", tensors({{4096}})) == 0);
+}
+
+TEST_CASE("paged states of 100,000 elements and more are managed memory, their scales are not",
+          "[memory]") {
+  CHECK(state_bytes("paged-adamw", tensors({{99'999}})) == 2 * 4 * 99'999);
+  CHECK(state_bytes("paged-adamw", tensors({{100'000}})) == 0);
+  CHECK(state_bytes("paged-adamw-8bit", tensors({{99'999}})) == 2 * (99'999 + 4 * 391));
+  CHECK(state_bytes("paged-adamw-8bit", tensors({{100'000}})) == 2 * 4 * 391);
 }
 
 TEST_CASE("factored states take rows and columns, or their squares", "[memory]") {

@@ -59,8 +59,7 @@ enum class Origin : std::uint8_t {
   recompute,  ///< the same, of a checkpoint's second forward
   unpacked,   ///< the same: a saved tensor, back from the host
   backward,   ///< the same; tensor: whose gradient it is like
-  parameter,  ///< place: index into Timeline::parameters; tensor: 0 the tensor itself, kMasterCopy,
-              ///< or a state of the optimizer, counted from 1
+  parameter,  ///< place: in Timeline::parameters; tensor: 0 itself, kMasterCopy, states from 1
   buffer,     ///< place: index into Timeline::buffers
   unit,       ///< place: its first block; op: 1 where it has several; tensor: a UnitTensor
   loop        ///< tensor: a LoopTensor
@@ -76,6 +75,7 @@ enum class LoopTensor : std::uint16_t {
   reported_loss,  ///< the running sum, and what looking at a loss makes
   loss_gradient,
   widened_logits,
+  answer_copy,  ///< a wrapper's
   partial_norms,
   norm_of_a_tensor,
   stacked_norms,

@@ -26,6 +26,8 @@ class BlockHooks {
   virtual void after_look_up(std::uint32_t /*instance*/) {}
   /// The loss as the wrapper answers it in place of the model's; kNoStorage: it is the model's.
   [[nodiscard]] virtual StorageId take_loss() { return kNoStorage; }
+  /// Whether the wrapper answers copies of what the model does.
+  [[nodiscard]] virtual bool copies_answers() const { return false; }
   /// The gradient of what the block answers is there.
   virtual void before_backward(std::uint32_t instance) = 0;
   /// Its last node has run.

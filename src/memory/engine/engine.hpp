@@ -81,6 +81,10 @@ class Engine {
   [[nodiscard]] StorageId take_wrapped_loss() const {
     return hooks() == nullptr ? kNoStorage : hooks()->take_loss();
   }
+  /// Whether the wrapper answers copies of what the model does.
+  [[nodiscard]] bool copies_answers() const {
+    return hooks() != nullptr && hooks()->copies_answers();
+  }
   /// no_sync() begins or ends.
   void hold_gradients(bool held) const {
     if (hooks() != nullptr) hooks()->hold_gradients(held);

@@ -18,8 +18,10 @@ bool is_own_checkpoint(const Recompute& recompute) {
 }  // namespace
 
 std::optional<Unavailable> beyond_the_formulas(const Job& job) {
-  if (job.model.adapter && job.parallelism.data > 1) {
-    return Unavailable{"adapters trained on several GPUs are not available yet"};
+  if (job.model.adapter && job.parallelism.data > 1 && !shards_by<ReplicasOfDdp>(job)) {
+    return Unavailable{
+        "the closed form of adapters that are trained over shards is not available yet: events "
+        "alone answer"};
   }
   if (is_megatron_deepspeed(job)) {
     return Unavailable{

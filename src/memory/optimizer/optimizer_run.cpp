@@ -8,6 +8,7 @@
 #include "memest/units/int128.hpp"
 #include "memory/states/model_states.hpp"
 #include "memory/states/scaled_states.hpp"
+#include "memory/states/state_sizes.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
@@ -39,21 +40,38 @@ void OptimizerRun::construct() {
   has_states_ = true;
 }
 
+/// The first 8-bit state sends the values of its codes to the device.
+void OptimizerRun::make_maps(const SteppedTensor& tensor) {
+  if (has_maps_) return;
+  std::uint16_t index = 0;
+  for (const OptimizerState& state : training_.optimizer.states) {
+    ++index;
+    if (!is_coded(state, *tensor.row)) continue;
+    has_maps_ = true;
+    recorder_.allocate(kMapOfCodes,
+                       parameter_label(Holding::optimizer_states, tensor.parameter, index));
+  }
+}
+
 void OptimizerRun::make_states(const ParameterGroup& group) {
+  std::vector<const OptimizerState*> states;
+  for (const OptimizerState& state : implementation_.extra_states) states.push_back(&state);
+  for (const OptimizerState& state : training_.optimizer.states) states.push_back(&state);
   for (const SteppedTensor& tensor : group) {
-    std::uint16_t index = 0;
-    const auto make = [&](const std::vector<OptimizerState>& states) {
-      for (const OptimizerState& state : states) {
-        ++index;
-        if (state.on_host) continue;
-        for (const std::int64_t bytes : state_tensors(state, *tensor.row, training_.recipe)) {
-          recorder_.allocate(bytes,
-                             parameter_label(Holding::optimizer_states, tensor.parameter, index));
+    make_maps(tensor);
+    // bitsandbytes makes the codes of all of a parameter's states, then their scales.
+    for (const bool scales : {false, true}) {
+      for (std::size_t i = 0; i < states.size(); ++i) {
+        const auto bytes = state_tensors(*states[i], *tensor.row, training_.recipe);
+        const bool coded = is_coded(*states[i], *tensor.row);
+        const std::size_t codes = coded ? 1 : bytes.size();
+        const std::size_t begin = scales ? codes : managed_tensors(*states[i], *tensor.row);
+        for (std::size_t k = begin; k < (scales ? bytes.size() : codes); ++k) {
+          recorder_.allocate(bytes[k], parameter_label(Holding::optimizer_states, tensor.parameter,
+                                                       static_cast<std::uint16_t>(i + 1)));
         }
       }
-    };
-    make(implementation_.extra_states);
-    make(training_.optimizer.states);
+    }
   }
 }
 

@@ -44,6 +44,7 @@ class OptimizerRun {
   HeldList relaid_gains();
   void read_unreduced(const ParameterGroup& group);
   HeldStorage reduce_norms(std::int64_t bytes);
+  void make_maps(const SteppedTensor& tensor);
   void make_states(const ParameterGroup& group);
   void step_lists(const ParameterGroup& group);
   void step_one_by_one(const ParameterGroup& group);
@@ -78,6 +79,7 @@ class OptimizerRun {
   std::int64_t tensor_ranks_ = 1;  // of torchtitan's tensor parallelism, one of the meshes
   bool keeps_unreduced_ = false;   // gradients stay partial sums, and a table's whole
   bool has_states_ = false;
+  bool has_maps_ = false;
 };
 
 }  // namespace memest

@@ -259,6 +259,7 @@ void TrainingLoop::forward(const Batch& batch) {
   HeldStorage logits;
   if (teacher_ == nullptr) logits = recorder_.adopt(engine_.logits());
   if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(std::move(logits));
+  if (engine_.copies_answers()) copy_answers(loss.scalar, logits);
   outputs.push_back(std::move(logits));
   if (training_.hold_outputs) std::swap(outputs, held_outputs_);
   outputs.drop();
@@ -286,6 +287,16 @@ void TrainingLoop::name_answers() {
 HeldStorage TrainingLoop::widened(HeldStorage logits) {
   if (order_.widened_logits_bytes() == 0) return logits;
   return make(order_.widened_logits_bytes(), Holding::activations, LoopTensor::widened_logits);
+}
+
+/// The model's own end when the wrapper has answered.
+void TrainingLoop::copy_answers(HeldStorage& loss, HeldStorage& logits) {
+  HeldStorage loss_copy = scalar(Holding::activations, LoopTensor::answer_copy);
+  const std::int64_t bytes =
+      logits.is_of_storage() ? recorder_.timeline().storages[logits.id()].bytes : 0;
+  HeldStorage logits_copy = make(bytes, Holding::activations, LoopTensor::answer_copy);
+  loss = std::move(loss_copy);
+  logits = std::move(logits_copy);
 }
 
 /// loss.backward() begins with ones like the loss and holds them to its end. Every factor of the

@@ -63,6 +63,7 @@ class TrainingLoop {
   void distil(const Batch& batch);
   void name_answers();
   HeldStorage divided_loss(StorageId loss);
+  void copy_answers(HeldStorage& loss, HeldStorage& logits);
   void backward();
   void report_loss();
   void clip();

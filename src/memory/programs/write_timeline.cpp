@@ -119,6 +119,10 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
   }
   if (!shards_by<ReplicasOfDdp>(job)) return {};
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
+  buckets->set_options(
+      {.gradients = job.training->recipe.gradients,
+       .gives_cap = job.parallelism.ddp.bucket_cap != DataParallelBuckets().bucket_cap,
+       .finds_unused = finds_unused_parameters(job)});
   if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
   return {std::move(buckets)};
 }

@@ -1,5 +1,6 @@
 #include "memory/quantized/code_placement.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "memest/units/int128.hpp"
@@ -19,6 +20,11 @@ std::int64_t bytes_of(const StoredTensor& tensor) {
 
 std::int64_t bytes_of_process(const QuantizedWeights& quantized) {
   return !row_of(quantized.format).hqq && quantized.double_quant ? kMapBytes : 0;
+}
+
+std::int64_t bytes_of_codes(const QuantizedWeights& quantized, std::int64_t elements) {
+  const auto stored = stored_tensors(quantized, elements, DType::fp32);
+  return bytes_of(*std::ranges::find(stored, "codes", &StoredTensor::name));
 }
 
 void CodePlacement::place(std::int64_t elements, const Label& label, Recorder& recorder) {

@@ -14,6 +14,9 @@ namespace memest {
 /// Bytes that the library keeps for all weights together.
 std::int64_t bytes_of_process(const QuantizedWeights& quantized);
 
+/// Bytes of the codes alone, without scales.
+std::int64_t bytes_of_codes(const QuantizedWeights& quantized, std::int64_t elements);
+
 class CodePlacement {
  public:
   /// `type`: of the weights as they come; an absent `device`'s kernels take no scratch.

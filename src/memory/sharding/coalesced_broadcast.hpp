@@ -2,6 +2,7 @@
 // first rank's tensors are sent in flat copies, of one type each.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace memest {
 struct TensorBucket {
   std::int64_t bytes = 0;
   std::int64_t tensors = 0;
+  std::size_t first = 0;  ///< among all that are put into buckets
 };
 /// Buckets that are closed where they reach `first`, the others `cap`.
 std::vector<TensorBucket> buckets_of(const std::vector<std::int64_t>& bytes, std::int64_t first,
@@ -26,8 +28,13 @@ class CoalescedBroadcast {
   void write(Recorder& recorder) const;
 
  private:
-  std::vector<DType> types_;  // as they first came
-  std::vector<std::vector<std::int64_t>> bytes_;
+  struct OfType {
+    DType type = DType::fp32;
+    std::vector<std::int64_t> bytes;
+    std::vector<std::size_t> places;  // among the tensors of all types
+  };
+  std::vector<OfType> types_;  // as they first came
+  std::size_t tensors_ = 0;
 };
 
 }  // namespace memest

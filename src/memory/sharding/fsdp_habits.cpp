@@ -41,7 +41,20 @@ bool casts_loss(const Job& job) {
 // accelerate 1.15, Accelerator.no_sync, which Trainer._inner_training_loop enters for all but a
 // step's last batch.
 bool reduces_last(const Job& job) {
-  return runs_trainer_with_fsdp2(job) && job.training->gradient_accumulation > 1;
+  const bool replicas =
+      row_of(job.training->implementation.loop).accelerate && shards_by<ReplicasOfDdp>(job);
+  return (runs_trainer_with_fsdp2(job) || replicas) && job.training->gradient_accumulation > 1;
+}
+
+// transformers 5.17, Trainer._build_accelerator_args: what ddp_find_unused_parameters is where
+// nothing is written. With it DDP ends at a reentrant checkpoint ("marked as ready twice"): who
+// runs one has turned it off.
+bool finds_unused_parameters(const Job& job) {
+  if (!runs_trainer(job) || !shards_by<ReplicasOfDdp>(job)) return false;
+  const Recompute& recompute = job.training->recompute;
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  if (full != nullptr && full->reentrant) return false;
+  return job.model.adapter || std::holds_alternative<NoRecompute>(recompute);
 }
 
 // GradientCheckpointingLayer.__call__ runs FSDPState's hooks inside of the checkpoint: the

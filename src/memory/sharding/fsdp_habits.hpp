@@ -19,6 +19,9 @@ bool casts_loss(const Job& job);
 /// Whether gradients stay whole until a step's last micro-step reduces them.
 bool reduces_last(const Job& job);
 
+/// Whether DistributedDataParallel looks for parameters that a forward did not use.
+bool finds_unused_parameters(const Job& job);
+
 /// Why it is not known when units are gathered, or nothing.
 std::optional<Unavailable> gathers_refusal(const Job& job);
 

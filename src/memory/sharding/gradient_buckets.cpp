@@ -1,8 +1,11 @@
 #include "memory/sharding/gradient_buckets.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "memest/units/int128.hpp"
+#include "memory/quantized/code_placement.hpp"
+#include "memory/sharding/model_placement.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
@@ -27,7 +30,8 @@ GradientBuckets::GradientBuckets(const Job& job, const Inventory& inventory,
       timeline_(recorder.timeline()),
       recorder_(recorder),
       options_{.gradients = job.training->recipe.gradients},
-      weights_(job.training->recipe.weights) {}
+      recipe_(job.training->recipe),
+      quantized_(job.model.quantized ? &*job.model.quantized : nullptr) {}
 
 HeldStorage GradientBuckets::make(LoopTensor tensor, Holding holding, std::int64_t bytes) {
   return recorder_.make(bytes, loop_label(holding, tensor));
@@ -37,11 +41,38 @@ void GradientBuckets::construct() {
   constructed_ = true;
   compare_shapes();
   broadcast();
+  if (options_.finds_unused) {
+    make_buckets(sizes_by_definition());
+    const auto trained = std::ranges::count_if(timeline_.parameters, [&](const TensorPlace& place) {
+      return inventory_.parameters[place.row].trainable;
+    });
+    used_ = make(LoopTensor::shapes, Holding::collective_buffers,
+                 checked_multiply(std::int64_t{trained}, size_of(DType::int32)));
+    return;
+  }
   std::int64_t gradients = 0;
   for (const ParameterUse& use : order_.parameters()) {
     if (use.contributions > 0) gradients = checked_add(gradients, use.elements);
   }
   make_buckets({checked_multiply(gradients, element_bytes())});
+}
+
+/// DistributedDataParallel.__init__: _DEFAULT_FIRST_BUCKET_BYTES if bucket_bytes_cap_default.
+std::int64_t GradientBuckets::first_cap() const {
+  return options_.gives_cap ? parallelism_.ddp.bucket_cap.value() : kFirstBucket;
+}
+
+/// _ddp_init_helper: buckets of the parameters as they are defined, the last one first.
+std::vector<std::int64_t> GradientBuckets::sizes_by_definition() const {
+  std::vector<std::int64_t> gradients;
+  for (const TensorPlace& place : timeline_.parameters) {
+    if (!inventory_.parameters[place.row].trainable) continue;
+    gradients.push_back(checked_multiply(place.elements, element_bytes()));
+  }
+  std::vector<std::int64_t> sizes =
+      sizes_of(buckets_of(gradients, first_cap(), parallelism_.ddp.bucket_cap.value()));
+  std::ranges::reverse(sizes);
+  return sizes;
 }
 
 /// Every rank's number of parameters, then the sizes and strides of all of them.
@@ -63,7 +94,14 @@ void GradientBuckets::broadcast() {
   // _sync_module_states: parameters, then buffers.
   CoalescedBroadcast sent;
   for (const TensorPlace& place : timeline_.parameters) {
-    sent.add(weights_, checked_multiply(place.elements, size_of(weights_)));
+    const ParameterTensor& row = inventory_.parameters[place.row];
+    if (row.quantized) {
+      // The codes alone are a parameter of the module, their scales are in its state.
+      sent.add(DType::uint8, bytes_of_codes(*quantized_, place.elements));
+      continue;
+    }
+    const DType type = placed_type(row, recipe_);
+    sent.add(type, checked_multiply(place.elements, size_of(type)));
   }
   add_buffers(sent);
   sent.write(recorder_);
@@ -91,10 +129,8 @@ void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
 
 /// The new order is agreed on by all ranks: an index for each gradient, and the buckets' lengths.
 void GradientBuckets::rebuild() {
-  const std::int64_t cap = parallelism_.ddp.bucket_cap.value();
-  // DistributedDataParallel.__init__: _DEFAULT_FIRST_BUCKET_BYTES if bucket_bytes_cap_default.
   const std::vector<std::int64_t> sizes =
-      sizes_of(buckets_of(arrived_, options_.gives_cap ? cap : kFirstBucket, cap));
+      sizes_of(buckets_of(arrived_, first_cap(), parallelism_.ddp.bucket_cap.value()));
   // Reducer::sync_bucket_indices: the indices and how many buckets there are; then their lengths.
   const std::int64_t index = size_of(DType::int32);
   HeldStorage order = make(LoopTensor::shapes, Holding::temporaries,
@@ -105,18 +141,21 @@ void GradientBuckets::rebuild() {
   make_buckets(sizes);
 }
 
-/// The first rank's buffers are sent before every forward.
+/// The first rank's buffers are sent before every forward but those behind one under no_sync().
 void GradientBuckets::before_forward(std::uint32_t instance) {
   if (instance != 0) return;
   if (!constructed_) construct();
-  if (has_run_ && !rebuilt_) {
+  if (has_run_ && !rebuilt_ && !options_.finds_unused) {
     rebuild();
     rebuilt_ = true;
   }
   // DistributedDataParallel._pre_forward: Reducer::rebuild_buckets, then _sync_buffers.
-  CoalescedBroadcast buffers;
-  add_buffers(buffers);
-  buffers.write(recorder_);
+  if (reduced_last_) {
+    CoalescedBroadcast buffers;
+    add_buffers(buffers);
+    buffers.write(recorder_);
+  }
+  reduced_last_ = !held_;
 }
 
 /// Copied into its bucket; with views, the bucket is the gradient from then on.

@@ -24,6 +24,8 @@ class GradientBuckets final : public BlockHooks {
     bool sends_buffers = true;      ///< broadcast_buffers
     /// bucket_cap_mb is an argument: the first bucket is as the others.
     bool gives_cap = false;
+    /// find_unused_parameters: buckets in the order of the parameters, for good.
+    bool finds_unused = false;
   };
   GradientBuckets(const Job& job, const Inventory& inventory, const ForwardOrder& order,
                   Recorder& recorder);
@@ -40,6 +42,8 @@ class GradientBuckets final : public BlockHooks {
   void after_backward(std::uint32_t) override {}
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   void end_backward() override;
+  /// _DDPSink.
+  [[nodiscard]] bool copies_answers() const override { return options_.finds_unused; }
   void hold_gradients(bool held) override { held_ = held; }
   void drop_gradients() override { has_views_ = false; }
   /// The sizes of the buckets, the first to fill first.
@@ -49,6 +53,8 @@ class GradientBuckets final : public BlockHooks {
   void compare_shapes();
   void broadcast();
   void rebuild();
+  [[nodiscard]] std::int64_t first_cap() const;
+  [[nodiscard]] std::vector<std::int64_t> sizes_by_definition() const;
   void make_buckets(const std::vector<std::int64_t>& sizes);
   void add_buffers(CoalescedBroadcast& sent) const;
   [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, std::int64_t bytes);
@@ -60,11 +66,14 @@ class GradientBuckets final : public BlockHooks {
   const Timeline& timeline_;
   Recorder& recorder_;
   Options options_;
-  DType weights_;
+  const Recipe& recipe_;
+  const QuantizedWeights* quantized_;  // null: no weight is codes
   std::vector<std::int64_t> arrived_;  // sizes of gradients, as the first backward made them
   std::vector<std::int64_t> sizes_;
   HeldVector buckets_;
+  HeldStorage used_;   // local_used_map_dev_
   bool held_ = false;  // under no_sync()
+  bool reduced_last_ = true;  // require_forward_param_sync
   bool constructed_ = false;
   bool rebuilt_ = false;
   bool has_run_ = false;    // a backward

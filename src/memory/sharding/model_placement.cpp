@@ -24,6 +24,11 @@ Label model_label(Holding holding, Origin origin, std::size_t place) {
 
 }  // namespace
 
+DType placed_type(const ParameterTensor& row, const Recipe& recipe) {
+  const bool widened = row.trainable && !row.whole_module;
+  return widened ? recipe.trained.value_or(recipe.weights) : recipe.weights;
+}
+
 void ModelPlacement::write(bool adapted, BufferOrder buffers) {
   const bool buffers_first = buffers == BufferOrder::first;
   if (buffers_first) place_buffers();
@@ -71,12 +76,6 @@ void ModelPlacement::place_buffers() {
 HeldStorage ModelPlacement::place_whole(std::size_t parameter, std::int64_t elements) {
   return recorder_.make(checked_multiply(elements, size_of(type_of(parameter))),
                         model_label(Holding::weights, Origin::parameter, parameter));
-}
-
-/// The trained type for an adapter, but not for copies of whole modules.
-DType ModelPlacement::type_of(std::size_t parameter) const {
-  const bool widened = row(parameter).trainable && !row(parameter).whole_module;
-  return widened ? recipe_.trained.value_or(recipe_.weights) : recipe_.weights;
 }
 
 void ModelPlacement::probe_context() {

@@ -22,6 +22,10 @@ enum class BufferOrder : std::uint8_t {
   first           ///< fully_shard sends them; the shares follow where they are made
 };
 
+/// The type of a parameter that is not kept as codes: an adapter's is the trained one, which copies
+/// of whole modules have not.
+DType placed_type(const ParameterTensor& row, const Recipe& recipe);
+
 class ModelPlacement {
  public:
   /// `inventory`: what the rank keeps, of which `tensors` are the tensors.
@@ -62,7 +66,9 @@ class ModelPlacement {
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
     return inventory_.parameters[tensors_.parameters[parameter].row];
   }
-  [[nodiscard]] DType type_of(std::size_t parameter) const;
+  [[nodiscard]] DType type_of(std::size_t parameter) const {
+    return placed_type(row(parameter), recipe_);
+  }
   void probe_context();
   StorageId place(std::size_t parameter, DType dtype);
   void place_parameter(std::size_t parameter);

@@ -25,17 +25,21 @@ namespace {
 constexpr std::int64_t kNormChunk = 65536;
 constexpr std::int64_t kNormBytes = 4;
 
+/// On the device.
 std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& tensor,
                          std::int64_t bytes) {
+  const std::vector<std::int64_t> tensors = tensors_of(state, tensor, bytes);
   std::int64_t total = 0;
-  for (const std::int64_t one : tensors_of(state, tensor, bytes)) total = checked_add(total, one);
+  for (std::size_t i = managed_tensors(state, tensor); i < tensors.size(); ++i) {
+    total = checked_add(total, tensors[i]);
+  }
   return total;
 }
 
 bool is_linear(const OptimizerState& state) {
   const bool each =
       state.shape == StateShape::like_parameter || state.shape == StateShape::remainders;
-  return each && !state.matrices_only && !state.vectors_only;
+  return each && !state.matrices_only && !state.vectors_only && !state.on_host;
 }
 
 DType type_of(const OptimizerState& state, const Recipe& recipe) {
@@ -85,17 +89,24 @@ LedgerTerm counted_state(const Job& job, const Inventory& inventory, const Optim
           job.training->optimizer.source, rule_of_state(state, type)};
 }
 
-/// The states of the optimizer and of its implementation that are on the device.
-std::vector<OptimizerState> device_states(const TrainingSpec& training) {
-  std::vector<OptimizerState> result;
-  const auto keep = [&result](const std::vector<OptimizerState>& states) {
-    for (const OptimizerState& state : states) {
-      if (!state.on_host) result.push_back(state);
-    }
-  };
-  keep(training.optimizer.states);
-  keep(implementation_of(training).extra_states);
+/// The states of the optimizer and of its implementation.
+std::vector<OptimizerState> all_states(const TrainingSpec& training) {
+  std::vector<OptimizerState> result = training.optimizer.states;
+  const std::vector<OptimizerState>& extra = implementation_of(training).extra_states;
+  result.insert(result.end(), extra.begin(), extra.end());
   return result;
+}
+
+/// A table a state whose codes any parameter has.
+std::vector<LedgerTerm> map_terms(const Job& job, const Inventory& inventory) {
+  std::int64_t maps = 0;
+  for (const OptimizerState& state : job.training->optimizer.states) {
+    const auto coded = [&](const ParameterTensor& tensor) { return is_coded(state, tensor); };
+    if (std::ranges::any_of(inventory.parameters, coded)) ++maps;
+  }
+  if (maps == 0) return {};
+  return {{"values of the optimizer states' codes", TermGroup::optimizer, Expr(maps * kMapOfCodes),
+           "bitsandbytes 0.50, optim/optimizer.py: name2qmap", ""}};
 }
 
 /// max over i of 2·s_i + s_(i−1), in elements: a loop's temporaries hold the previous parameter's
@@ -261,9 +272,10 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
   std::string names;
   Expr bytes;  // of all states that are like the parameter
   std::int64_t each = 0;
-  for (const OptimizerState& state : device_states(training)) {
+  for (const OptimizerState& state : all_states(training)) {
     if (!is_linear(state)) {
-      terms.push_back(counted_state(job, inventory, state));
+      LedgerTerm counted = counted_state(job, inventory, state);
+      if (!state.on_host || !(counted.formula == Expr())) terms.push_back(std::move(counted));
       continue;
     }
     const std::int64_t element = element_bytes(state, training.recipe);
@@ -278,6 +290,7 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
                      optimizer_share(job, each, bytes), training.optimizer.source, ""});
   }
   for (LedgerTerm& term : scale_terms(job, inventory)) terms.push_back(std::move(term));
+  for (LedgerTerm& term : map_terms(job, inventory)) terms.push_back(std::move(term));
   return terms;
 }
 

@@ -137,8 +137,9 @@ std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
   // it and back, so both are there: 2 · 2 B a parameter in 16 bit.
   if (!beside_sums && (ddp == nullptr || ddp->buckets.gradient_as_bucket_view)) return {};
   const Recipe& recipe = job.training->recipe;
+  const Symbol reduced = recipe.trained ? Symbol::trainable : Symbol::parameters;
   return {{"gradient buckets of DDP", TermGroup::gradients,
-           size_of(beside_sums ? recipe.weights : recipe.gradients) * Expr(Symbol::parameters),
+           size_of(beside_sums ? recipe.weights : recipe.gradients) * Expr(reduced),
            "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "
            "gradients, unless gradient_as_bucket_view",
            ""}};

@@ -13,6 +13,8 @@ namespace {
 constexpr std::int64_t kSmallest8bitTensor = 4096;
 constexpr std::int64_t kBlock8bit = 256;
 constexpr std::int64_t kBlockScaleBytes = 4;
+// optim/optimizer.py, get_state_buffer: "if not self.is_paged or p.numel() < 1e5".
+constexpr std::int64_t kSmallestPagedTensor = 100'000;
 
 /// [rows, all other dimensions], as the factored optimizers see a tensor.
 std::pair<std::int64_t, std::int64_t> matrix_of(const ParameterTensor& tensor) {
@@ -58,6 +60,15 @@ std::vector<std::int64_t> tensors_of(const OptimizerState& state, const Paramete
       return {size_of(DType::fp32)};
   }
   unreachable("every state shape has a size");
+}
+
+std::size_t managed_tensors(const OptimizerState& state, const ParameterTensor& tensor) {
+  return state.on_host && elements_of(tensor) >= kSmallestPagedTensor ? 1 : 0;
+}
+
+bool is_coded(const OptimizerState& state, const ParameterTensor& tensor) {
+  return state.shape == StateShape::blockwise_8bit && takes_part(state, tensor) &&
+         elements_of(tensor) >= kSmallest8bitTensor;
 }
 
 std::string rule_of_state(const OptimizerState& state, DType type) {

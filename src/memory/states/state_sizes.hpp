@@ -1,6 +1,7 @@
 // The tensors that an optimizer's state is for one parameter, and their sizes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,15 @@ bool takes_part(const OptimizerState& state, const ParameterTensor& tensor);
 /// the state has one.
 std::vector<std::int64_t> tensors_of(const OptimizerState& state, const ParameterTensor& tensor,
                                      std::int64_t bytes);
+
+/// How many of those, from the first, a paged state keeps in managed memory, of which PyTorch's
+/// allocator does not know: small ones and scales are on the device as any other.
+std::size_t managed_tensors(const OptimizerState& state, const ParameterTensor& tensor);
+
+/// The values that 8-bit codes stand for, once for all parameters.
+inline constexpr std::int64_t kMapOfCodes = 1024;
+/// Whether `tensor`'s state is codes, which need them.
+bool is_coded(const OptimizerState& state, const ParameterTensor& tensor);
 
 /// "fp32 elements over all tensors".
 std::string rule_of_state(const OptimizerState& state, DType type);

@@ -14,6 +14,7 @@ struct NamedLoopTensor {
 };
 constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::batch, "batch"},
+    {LoopTensor::answer_copy, "copy of what the model answers"},
     {LoopTensor::batch_copy, "second copy of the batch"},
     {LoopTensor::labels, "labels"},
     {LoopTensor::targets, "number of targets"},

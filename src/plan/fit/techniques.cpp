@@ -13,6 +13,7 @@
 #include "memest/plan/fit.hpp"
 #include "memest/spec/change_words.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
 namespace {
@@ -213,9 +214,10 @@ class TechniqueList {
            text(words_.lora),
            kOtherModel});
     }
-    // Runs were recorded on one GPU, in bf16.
+    // Runs were recorded on one GPU and as replicas, in bf16.
+    const bool whole = shards_by<Unsharded>(job_) || shards_by<ReplicasOfDdp>(job_);
     const bool bf16 = training_.recipe.compute == DType::bf16 && !training_.recipe.master;
-    if (!job_.model.adapter && job_.parallelism.ranks() == 1 && bf16) {
+    if (!job_.model.adapter && whole && bf16) {
       add({"QLoRA of rank 16",
            TechniqueGroup::adapter,
            {"training.adapter={qlora: {rank: 16, targets: [q_proj, v_proj]}}"},

@@ -4,6 +4,7 @@
 #include <string>
 #include <variant>
 
+#include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -185,7 +186,33 @@ constexpr NotRecorded kNotRecorded[] = {
               job.forward() != nullptr && job.forward()->recipe.autocast;
      },
      "of HQQ under autocast", "use 'precision: bf16' or 'fp16', or bitsandbytes' nf4"},
+    {[](const Job& job) {
+       if (!job.model.quantized || job.forward() == nullptr) return false;
+       const LoopKind loop = job.forward()->implementation.loop;
+       const bool hqq = row_of(job.model.quantized->format).hqq;
+       return loop != LoopKind::plain && (loop != LoopKind::trainer || hqq);
+     },
+     "in this loop", "leave 'loop' out"},
+    {[](const Job& job) {
+       return job.model.quantized && job.forward() != nullptr && job.forward()->float8.has_value();
+     },
+     "beside float8 linears", "leave one of the two out"},
+    {[](const Job& job) {
+       return job.model.quantized && row_of(job.model.quantized->format).hqq &&
+              job.forward() != nullptr && job.forward()->replaces_modules();
+     },
+     "of HQQ beside Liger's kernels", "leave one of the two out"},
+    {[](const Job& job) {
+       const bool alone = job.parallelism.ranks() == 1 && !job.parallelism.fsdp;
+       const bool hqq = job.model.quantized && row_of(job.model.quantized->format).hqq;
+       return job.model.quantized && !alone && (hqq || !shards_by<ReplicasOfDdp>(job));
+     },
+     "divided over GPUs", "leave 'parallelism' out but for 'data'"},
 };
+
+/// Where codes run, but for what kNotRecorded names.
+constexpr Beside kRecordedOfCodes[] = {Beside::other_loop, Beside::several_gpus,
+                                       Beside::replaced_modules};
 
 /// Codes have no gradient.
 void check_frozen(const Value& written, const Job& job, Diagnostics& diagnostics) {
@@ -205,11 +232,11 @@ WrittenTechnique quantisation_in(const Value& root) {
   constexpr const char* kNoun = "quantisation of weights";
   const Value* compression = root.find("compression");
   const Value* quantize = compression == nullptr ? nullptr : compression->find("quantize");
-  if (quantize != nullptr) return {kNoun, "quantize", *quantize};
+  if (quantize != nullptr) return {kNoun, "quantize", *quantize, kRecordedOfCodes};
   const Value* training = root.find("training");
   const Value* qlora = training == nullptr ? nullptr : find_qlora(*training);
-  if (qlora != nullptr) return {kNoun, "qlora", *qlora};
-  return {kNoun, "quantization_config", *root.find("model")};
+  if (qlora != nullptr) return {kNoun, "qlora", *qlora, kRecordedOfCodes};
+  return {kNoun, "quantization_config", *root.find("model"), kRecordedOfCodes};
 }
 
 }  // namespace

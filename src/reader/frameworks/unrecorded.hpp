@@ -2,6 +2,7 @@
 // key.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "memest/diag/diagnostic.hpp"
@@ -10,11 +11,24 @@
 
 namespace memest {
 
+/// Beside what most techniques were not recorded.
+enum class Beside : std::uint8_t {
+  other_model,    ///< than a decoder
+  other_program,  ///< than one written in PyTorch
+  other_loop,     ///< than a plain one
+  several_gpus,
+  offloaded_optimizer,
+  saved_on_host,
+  replaced_modules,  ///< Liger's and torchao's
+  compiled
+};
+
 /// A technique that changes models or what runs beside them, and where it stands.
 struct WrittenTechnique {
   const char* noun;
   const char* key;  ///< to leave out
   const Value& written;
+  std::span<const Beside> recorded = {};  ///< its own rows say what is left out of those
 };
 
 /// Something beside which no run was recorded.

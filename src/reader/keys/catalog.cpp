@@ -115,7 +115,7 @@ constexpr Key kStateKeys[] = {
     {.name = "name", .shapes = {text()}, .doc = "PyTorch's name.", .required = true},
     {.name = "shape", .shapes = {choice(kStateShapes)}, .doc = "Its shape.", .required = true},
     type_key("dtype", "Its type; the recipe's where left out.", false),
-    flag_key("on_host", "It is kept in host memory."),
+    flag_key("on_host", "Tensors of 100,000 elements and more are in managed memory (paged)."),
     flag_key("matrices_only", "Parameters of two and more dimensions have it."),
     flag_key("vectors_only", "Parameters of one dimension have it."),
     {.name = "largest_factor",
