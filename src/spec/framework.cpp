@@ -275,8 +275,10 @@ const LoopRow& row_of(LoopKind loop) {
 const RecordedProgram& modelled_program(const Implementation& implementation) {
   static constexpr RecordedProgram kLegacy{"Megatron-LM", "3.0"};
   static constexpr RecordedProgram kAroundLegacy{"deepspeed", "0.6.7"};
+  static constexpr RecordedProgram kElementwiseRotary{"transformers", "5.24"};
   if (implementation.deepspeed) return kAroundLegacy;
   if (implementation.layers == LayerSpec::legacy) return kLegacy;
+  if (implementation.transformers == TransformersRelease::v5_24) return kElementwiseRotary;
   return row_of(implementation.framework).recorded;
 }
 

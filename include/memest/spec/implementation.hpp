@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "memest/spec/torch_release.hpp"
+#include "memest/spec/releases/torch_release.hpp"
 
 namespace memest {
 

@@ -7,7 +7,7 @@
 
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
-#include "memest/spec/torch_release.hpp"
+#include "memest/spec/releases/torch_release.hpp"
 
 namespace memest {
 

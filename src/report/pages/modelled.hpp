@@ -10,8 +10,9 @@ namespace memest {
 
 /// "PyTorch 2.11, transformers 5.17"; `joint` stands between the two.
 inline std::string modelled_programs(const Job& job, const char* joint = ", ") {
-  const RecordedProgram& program = modelled_program(job.forward()->implementation);
-  const std::string torch = "PyTorch " + std::string(kRecordedTorch);
+  const Implementation& implementation = job.forward()->implementation;
+  const RecordedProgram& program = modelled_program(implementation);
+  const std::string torch = "PyTorch " + std::string(name_of(implementation.torch));
   if (program.package.empty()) return torch;
   return torch + joint + std::string(program.package) + " " + std::string(program.release);
 }

@@ -10,7 +10,7 @@
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/attention/fused_core.hpp"
 #include "graph/lower/ops/operations.hpp"
-#include "memest/spec/torch_release.hpp"
+#include "memest/spec/releases/torch_release.hpp"
 
 namespace memest {
 namespace {
@@ -288,73 +288,7 @@ Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_vie
   return {out, x.packed};
 }
 
-/// Whether cuDNN's attention comes first and takes such heads. check_prefer_cudnn_attention: on 9.x
-/// and 10.x with cuDNN newer than 9.15.0; check_cudnn_tensor_shapes has the limits.
-bool takes_cudnn(const AttentionCall& call, std::int64_t head_dim, const LoweringPolicy& policy) {
-  constexpr std::int64_t kWide = 256;
-  constexpr std::int64_t kNarrow = 128;
-  const bool hopper = policy.capability.major == kHopper.major;
-  if (!hopper && policy.capability.major != kBlackwell.major) return false;
-  const CudnnHeads heads = row_of(policy.implementation.torch).cudnn;
-  if (heads == CudnnHeads::none) return false;
-  const std::int64_t value_dim = call.value_dim.value_or(head_dim);
-  if (head_dim % 8 != 0 || value_dim % 8 != 0) return false;
-  const std::int64_t widest = std::max(head_dim, value_dim);
-  const bool by_hardware = heads == CudnnHeads::by_hardware;
-  const bool up_to_wide = by_hardware ? hopper : !call.gradients;
-  if (widest <= (up_to_wide ? kWide : kNarrow)) return true;
-  if (!by_hardware && head_dim == kWide && value_dim == kWide) return true;
-  return head_dim == 192 && value_dim == kNarrow;  // DeepSeek's
-}
-
 }  // namespace
-
-AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
-                             const LoweringPolicy& policy) {
-  const ComputeCapability capability = policy.capability;
-  const TorchRow& torch = row_of(policy.implementation.torch);
-  const std::int64_t value_dim = call.value_dim.value_or(head_dim);
-  // The memory-efficient kernel reads 16 bytes at a time.
-  // minimum_gemm_alignment: 8 elements of 16 bits, 4 of fp32.
-  const std::int64_t aligned = 16 / size_of(call.dtype);
-  const bool efficient = (!call.grouped || torch.efficient_takes_groups) &&
-                         head_dim % aligned == 0 && value_dim % aligned == 0;
-  const AttentionKernel fallback =
-      efficient ? AttentionKernel::sdpa_efficient : AttentionKernel::sdpa_math;
-  constexpr std::int64_t kWidestFlash = 256;
-  if (!is_half(call.dtype)) return fallback;
-  // check_dtypes_low_precision: bfloat16 needs sm80 in both fused kernels.
-  if (capability < kAmpere) {
-    return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
-  }
-  const bool drops_out = call.gradients && call.dropout > 0;
-  if (takes_cudnn(call, head_dim, policy) && (torch.cudnn_drops_out || !drops_out)) {
-    return AttentionKernel::sdpa_cudnn;
-  }
-  // Flash attention's backward of wide heads needs more shared memory than small chips have.
-  // check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120: (192, 224] never trains
-  // there, (224, 256] without dropout only.
-  constexpr std::int64_t kLastOfSmallShared = 192;
-  constexpr std::int64_t kFirstWithoutDropout = 225;
-  const bool fits = !call.gradients || has_large_shared_memory(capability) ||
-                    head_dim <= kLastOfSmallShared ||
-                    (head_dim >= kFirstWithoutDropout && call.dropout <= 0);
-  if (!call.masked && !call.value_dim && head_dim <= kWidestFlash && fits) {
-    return AttentionKernel::sdpa_flash;
-  }
-  return fallback;
-}
-
-AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
-                                      const LoweringPolicy& policy) {
-  // sdpa_kernel(backends, set_priority=True) enables cuDNN, flash and math alone.
-  const AttentionKernel usual = resolve_sdpa(call, head_dim, policy);
-  // Behind flash in PyTorch's own order.
-  constexpr std::int64_t kWidestOfCudnn = 128;
-  const bool fits = head_dim <= kWidestOfCudnn && head_dim % 8 == 0;
-  if (usual == AttentionKernel::sdpa_efficient) return AttentionKernel::sdpa_math;
-  return usual == AttentionKernel::sdpa_flash && fits ? AttentionKernel::sdpa_cudnn : usual;
-}
 
 TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, AttentionCall call,
                          AttentionInputs inputs) {

@@ -1,4 +1,4 @@
-// What differs between releases of PyTorch in what a training step allocates.
+// Releases of PyTorch, by what they allocate for the same script.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-#include "memest/spec/torch_release.hpp"
+#include "memest/spec/releases/torch_release.hpp"
 
 #include <algorithm>
 #include <cstddef>
