@@ -59,6 +59,9 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
 /// Why PyTorch would refuse the kernel that the policy forces, or nothing.
 std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind);
 
+/// Whether multiprocessors have at least 160 KiB of shared memory.
+bool has_large_shared_memory(ComputeCapability capability);
+
 /// The kernel that `sdpa` means for these operands. Reference: which backend the policy's release
 /// of PyTorch takes with the cuDNN that it is published with (2.11: 9.19), by capability, type,
 /// head size, mask, grouping and dropout.

@@ -143,11 +143,6 @@ constexpr EfficientTiles kFloatOther = {
 /// GeForce and A10G of the Ampere generation.
 constexpr ComputeCapability kSmallAmpere{8, 6};
 
-/// Capabilities whose multiprocessors have at least 160 KiB of shared memory.
-bool has_large_shared_memory(ComputeCapability capability) {
-  return capability == kAmpere || capability == kHopper || capability == kBlackwell;
-}
-
 EfficientTile efficient_tile(const AttentionCall& call, std::int64_t head_dim,
                              ComputeCapability capability) {
   const DType dtype = call.dtype;

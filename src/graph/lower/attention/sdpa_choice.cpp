@@ -28,6 +28,10 @@ bool takes_cudnn(const AttentionCall& call, std::int64_t head_dim, const Lowerin
 
 }  // namespace
 
+bool has_large_shared_memory(ComputeCapability capability) {
+  return capability == kAmpere || capability == kHopper || capability == kBlackwell;
+}
+
 AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
                              const LoweringPolicy& policy) {
   const ComputeCapability capability = policy.capability;
