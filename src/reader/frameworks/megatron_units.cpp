@@ -4,9 +4,11 @@
 #include <string>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/rules.hpp"
+#include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {

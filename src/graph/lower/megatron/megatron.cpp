@@ -1,5 +1,6 @@
 #include "graph/lower/megatron/megatron.hpp"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
