@@ -26,7 +26,7 @@ TEST_CASE("no recorded run of compiled layers is refused the memory that it rese
     near += memory->replayed()->step.replay.out_of_memory ? 1 : 0;
     ++runs;
   }
-  CHECK(runs == 63);
+  CHECK(runs == 90);
   CHECK(near == 6);  // those end in the replay
 }
 
