@@ -9,20 +9,12 @@
 namespace memest {
 namespace {
 
-/// Nothing where the number of multiprocessors or the kernels for them are not known.
-std::optional<LaunchDevice> device_of_megatron(const GpuSpec& gpu) {
-  const std::optional<ComputeCapability> capability = gpu.compute_capability();
-  if (!gpu.multiprocessors || !capability) return std::nullopt;
-  return launch_device(*capability, gpu.multiprocessors->value);
-}
-
 /// setup_model_and_optimizer: the model, the wrapper around it, the optimizer.
 class MegatronRun {
  public:
   explicit MegatronRun(const MegatronRank& of)
       : of_(of),
-        device_(device_of_megatron(of.job.hardware.gpu)),
-        order_(of.graph, device_),
+        order_(of.graph, of.device),
         tensors_(name_model(of.graph, order_, of.graph.parameters, timeline_)),
         recorder_(timeline_) {}
 
@@ -30,7 +22,7 @@ class MegatronRun {
     MegatronStates states({of_.job, of_.graph, order_, of_.rank}, timeline_);
     place(states.weights());
     in_phase(Phase::ddp_buffers, [&] { states.make_buffers(recorder_); });
-    in_phase(Phase::main_params, [&] { states.make_main_params(device_, recorder_); });
+    in_phase(Phase::main_params, [&] { states.make_main_params(of_.device, recorder_); });
     EngineSettings settings = of_.settings;
     settings.adds_to_buffers = true;
     train(states.weights(), settings, states);
@@ -43,7 +35,7 @@ class MegatronRun {
     in_phase(Phase::ddp_buffers, [&] { units.make_shares(); });
     // _init_each_parameter_group_buffers: gc.collect() and empty_cache() stand at its end.
     timeline_.emptied_before = static_cast<std::uint32_t>(timeline_.events.size());
-    in_phase(Phase::main_params, [&] { units.make_optimizer(device_); });
+    in_phase(Phase::main_params, [&] { units.make_optimizer(of_.device); });
     EngineSettings settings = of_.settings;
     settings.hooks = &units;
     train(units.weights(), settings, units);
@@ -67,7 +59,7 @@ class MegatronRun {
     settings.gradient_bytes = 0;
     settings.tensor_ranks = of_.job.parallelism.tensor;
     Engine engine(of_.graph, order_, settings, recorder_);
-    MegatronLoop loop({of_.job, of_.rank.pipeline, order_, engine, states, recorder_, device_});
+    MegatronLoop loop({of_.job, of_.rank.pipeline, order_, engine, states, recorder_, of_.device});
     for (std::int64_t i = 1; i <= of_.job.training->steps; ++i) {
       loop.step(static_cast<std::uint16_t>(i));
     }
@@ -75,7 +67,6 @@ class MegatronRun {
   }
 
   const MegatronRank& of_;
-  std::optional<LaunchDevice> device_;
   Timeline timeline_;
   ForwardOrder order_;
   ModelTensors tensors_;

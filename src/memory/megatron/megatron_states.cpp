@@ -20,12 +20,12 @@ bool is_copy(const ParameterTensor& row) {
 
 }  // namespace
 
-MegatronStates::MegatronStates(const Model& model, const Timeline& timeline)
+MegatronStates::MegatronStates(const MegatronModel& model, const Timeline& timeline)
     : job_(model.job),
       recipe_(job_.training->recipe),
       distributed_(std::get<MegatronBuffer>(sharding_of(job_)).divides_optimizer),
       rank_(model.rank),
-      weights_({model.job, model.graph}, timeline) {
+      weights_(model, timeline) {
   const ForwardOrder& order = model.order;
   std::size_t begin = 0;
   std::size_t chunk = 0;
@@ -43,10 +43,8 @@ MegatronStates::MegatronStates(const Model& model, const Timeline& timeline)
 /// Whose gradients travel while others come are bucketed where a step waits for them: in the first
 /// stage (DistributedDataParallel.__init__).
 std::int64_t MegatronStates::bucket_of(std::size_t chunk) const {
-  constexpr std::int64_t kLeast = 40'000'000;
-  constexpr std::int64_t kOfARank = 1'000'000;
   if (!job_.parallelism.overlap_grad_reduce || rank_.pipeline > 0 || chunk > 0) return 0;
-  return std::max(kLeast, checked_multiply(kOfARank, job_.parallelism.data));
+  return overlapped_bucket_elements(job_.parallelism.data);
 }
 
 void MegatronStates::lay_out_chunk(std::size_t chunk, std::size_t begin, std::size_t end) {

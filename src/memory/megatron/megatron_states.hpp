@@ -22,15 +22,8 @@ namespace memest {
 
 class MegatronStates final : public SteppedStates {
  public:
-  /// A stage of the model as a rank has it.
-  struct Model {
-    const Job& job;
-    const Graph& graph;
-    const ForwardOrder& order;
-    JobRank rank;  ///< whose shares they are
-  };
   /// `timeline` has the model's tensors.
-  MegatronStates(const Model& model, const Timeline& timeline);
+  MegatronStates(const MegatronModel& model, const Timeline& timeline);
 
   /// The model's own weights, which this makes and casts.
   [[nodiscard]] MegatronWeights& weights() { return weights_; }

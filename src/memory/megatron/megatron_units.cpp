@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/sharding/parameter_places.hpp"
 #include "memory/timeline/labels.hpp"
@@ -15,26 +16,19 @@ constexpr std::int64_t kLeastQueued = 1'000'000'000;
 /// Weight decay is for matrices (_get_param_groups).
 bool has_rows(const ParameterTensor& row) { return row.shape.size() > 1; }
 
-/// arguments.py: a bucket_size of max(40 M, 1 M · ranks), as gradients overlap.
-std::int64_t full_bucket(std::int64_t ranks) {
-  constexpr std::int64_t kLeast = 40'000'000;
-  constexpr std::int64_t kOfARank = 1'000'000;
-  return std::max(kLeast, checked_multiply(kOfARank, ranks));
-}
-
 }  // namespace
 
-MegatronUnits::MegatronUnits(const Model& model, Recorder& recorder)
+MegatronUnits::MegatronUnits(const MegatronModel& model, Recorder& recorder)
     : job_(model.job),
       recipe_(model.job.training->recipe),
       order_(model.order),
       recorder_(recorder),
       rank_(model.rank),
-      weights_({model.job, model.graph}, recorder.timeline()) {
+      weights_(model, recorder.timeline()) {
   find_buckets(model);
 }
 
-void MegatronUnits::find_buckets(const Model& model) {
+void MegatronUnits::find_buckets(const MegatronModel& model) {
   const ForwardOrder& order = model.order;
   const auto& instances = order.instances();
   const std::vector<std::uint32_t> places =
@@ -53,7 +47,7 @@ void MegatronUnits::find_buckets(const Model& model) {
     if (is_layer_[uses[use].instance]) parameters[places[use]].unit = uses[use].instance;
   }
   const std::int64_t ranks = job_.parallelism.shard_ranks();
-  buckets_ = unit_buckets(parameters, {ranks, full_bucket(ranks)});
+  buckets_ = unit_buckets(parameters, {ranks, overlapped_bucket_elements(ranks)});
   states_.resize(buckets_.size());
   std::vector<std::size_t> bucket_of(parameters.size());
   std::int64_t in_layers = 0;

@@ -3,14 +3,12 @@
 // them.
 //
 //   gather   in the all-gather stream, before a layer runs, and ahead of it until 500 M elements,
-//   or
-//            a layer where that is more, are on their way: in the order of buckets in the forward,
-//            against it in the backward. A layer gives its weights back behind either pass; what
-//            stands outside of layers stays gathered until the step.
+//            or a layer where that is more, are on their way: in the order of buckets in the
+//            forward, against it in the backward. A layer gives its weights back behind either
+//            pass; what stands outside of layers stays gathered until the step.
 //   reduce   whole gradients fill a bucket, which is reduced to a share in the reduce-scatter
-//   stream
-//            and added to the rank's own. Buckets wait for that, a billion elements of them, or two
-//            layers; the last ones to the backward's end.
+//            stream and added to the rank's own. Buckets wait for that, a billion elements of
+//            them, or two layers; the last ones to the backward's end.
 //   step     of what lies in the rank's shares; then the first buckets are gathered again.
 #pragma once
 
@@ -33,14 +31,8 @@ namespace memest {
 
 class MegatronUnits final : public BlockHooks, public SteppedStates {
  public:
-  struct Model {
-    const Job& job;
-    const Graph& graph;
-    const ForwardOrder& order;
-    JobRank rank;  ///< whose shares they are
-  };
   /// The recorder's timeline has the model's tensors.
-  MegatronUnits(const Model& model, Recorder& recorder);
+  MegatronUnits(const MegatronModel& model, Recorder& recorder);
 
   [[nodiscard]] MegatronWeights& weights() { return weights_; }
   /// Float16Module, then the shares; weights are given up bucket by bucket.
@@ -72,7 +64,7 @@ class MegatronUnits final : public BlockHooks, public SteppedStates {
     bool releasable = false;  ///< when the next bucket is gathered
   };
 
-  void find_buckets(const Model& model);
+  void find_buckets(const MegatronModel& model);
   void gather(std::size_t bucket, Order order);
   [[nodiscard]] std::vector<bool> with_ahead(std::size_t bucket, Order order) const;
   void release(std::size_t bucket) { states_[bucket].gathered.drop(); }

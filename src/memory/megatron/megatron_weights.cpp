@@ -27,7 +27,7 @@ HeldStorage norm_of(std::int64_t elements, const std::optional<LaunchDevice>& de
 
 }  // namespace
 
-MegatronWeights::MegatronWeights(const Model& model, const Timeline& timeline)
+MegatronWeights::MegatronWeights(const MegatronModel& model, const Timeline& timeline)
     : job_(model.job),
       graph_(model.graph),
       timeline_(timeline),

@@ -9,19 +9,24 @@
 #include "memest/graph/kernel_scratch.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/job.hpp"
+#include "memory/engine/forward_order.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
+/// A stage of the model as a rank has it.
+struct MegatronModel {
+  const Job& job;
+  const Graph& graph;
+  const ForwardOrder& order;
+  JobRank rank;  ///< whose shares they are
+};
+
 class MegatronWeights {
  public:
-  struct Model {
-    const Job& job;
-    const Graph& graph;
-  };
   /// `timeline` has the model's tensors.
-  MegatronWeights(const Model& model, const Timeline& timeline);
+  MegatronWeights(const MegatronModel& model, const Timeline& timeline);
 
   /// The modules are built on the device but for norms and positions, which follow in fp32, and
   /// routers.

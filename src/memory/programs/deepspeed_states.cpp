@@ -20,13 +20,6 @@ std::vector<std::int64_t> elements_of_parameters(const Timeline& timeline) {
   return elements;
 }
 
-/// Nothing where the number of multiprocessors or the kernels for them are not known.
-std::optional<LaunchDevice> launch_device_of(const GpuSpec& gpu) {
-  const std::optional<ComputeCapability> capability = gpu.compute_capability();
-  if (!gpu.multiprocessors || !capability) return std::nullopt;
-  return launch_device(*capability, gpu.multiprocessors->value);
-}
-
 }  // namespace
 
 Bf16Gradients::Bf16Gradients(const ZeroBuckets::Model& model, std::vector<std::uint32_t> places,
@@ -150,11 +143,10 @@ void DeepSpeedStates::step(Recorder& /*recorder*/) {
   gather_weights();
 }
 
-Timeline write_megatron_deepspeed(const MegatronDeepSpeedRank& of) {
+Timeline write_megatron_deepspeed(const MegatronRank& of) {
   Timeline timeline;
   const Inventory& inventory = of.graph.parameters;
-  const std::optional<LaunchDevice> device = launch_device_of(of.job.hardware.gpu);
-  const ForwardOrder order(of.graph, device);
+  const ForwardOrder order(of.graph, of.device);
   const ModelTensors tensors = name_model(of.graph, order, inventory, timeline);
   Recorder recorder(timeline, EqualMicroSteps::followed);
   recorder.begin(Phase::model);
@@ -163,7 +155,7 @@ Timeline write_megatron_deepspeed(const MegatronDeepSpeedRank& of) {
   recorder.end();
   const ZeroBuckets::Model model{of.job, inventory, of.rank.data,
                                  MegatronLoop::followed_micro_steps(of.job)};
-  DeepSpeedStates states({model, parameter_places(of.graph, order, timeline), recorder, device});
+  DeepSpeedStates states({model, parameter_places(of.graph, order, timeline), recorder, of.device});
   recorder.begin(Phase::main_params);
   states.construct(timeline);
   recorder.end();
@@ -174,7 +166,7 @@ Timeline write_megatron_deepspeed(const MegatronDeepSpeedRank& of) {
   settings.loss_outside = false;
   settings.tensor_ranks = of.job.parallelism.tensor;
   Engine engine(of.graph, order, settings, recorder);
-  MegatronLoop loop({of.job, of.rank.pipeline, order, engine, states, recorder, device});
+  MegatronLoop loop({of.job, of.rank.pipeline, order, engine, states, recorder, of.device});
   for (std::int64_t i = 1; i <= of.job.training->steps; ++i) {
     loop.step(static_cast<std::uint16_t>(i));
   }

@@ -17,6 +17,7 @@
 #include "memest/graph/graph.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/engine.hpp"
+#include "memory/megatron/megatron_program.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/stepped_states.hpp"
 #include "memory/sharding/zero_buckets.hpp"
@@ -90,13 +91,7 @@ class DeepSpeedStates final : public SteppedStates {
   std::optional<OptimizerRun> optimizer_;
 };
 
-/// A rank of Megatron's model in DeepSpeed's engine.
-struct MegatronDeepSpeedRank {
-  const Graph& graph;
-  const Job& job;
-  JobRank rank;
-  EngineSettings settings;  ///< without hooks
-};
-Timeline write_megatron_deepspeed(const MegatronDeepSpeedRank& of);
+/// Megatron's model in DeepSpeed's engine.
+Timeline write_megatron_deepspeed(const MegatronRank& of);
 
 }  // namespace memest

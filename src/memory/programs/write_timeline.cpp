@@ -286,11 +286,10 @@ std::optional<Unavailable> refusal(const Job& job) {
 
 /// The events of a program whose loop is its own; none where it is the training loop's.
 std::optional<Timeline> own_program(const Graph& graph, const Job& job, JobRank rank) {
-  if (runs_megatron(job)) {
-    return write_megatron({graph, job, rank, settings_of(graph, job, nullptr)});
-  }
-  if (is_megatron_deepspeed(job)) {
-    return write_megatron_deepspeed({graph, job, rank, settings_of(graph, job, nullptr)});
+  if (runs_megatron(job) || is_megatron_deepspeed(job)) {
+    const MegatronRank megatron{graph, job, rank, settings_of(graph, job, nullptr),
+                                device_of(job.hardware.gpu)};
+    return runs_megatron(job) ? write_megatron(megatron) : write_megatron_deepspeed(megatron);
   }
   if (shards_by<GradientAccumulator>(job)) {
     return write_nanotron(graph, job, rank, device_of(job.hardware.gpu));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
@@ -66,23 +68,19 @@ bool multiplies_forward(const Graph& graph, std::optional<Workspace> workspace =
 }
 
 LedgerTerm cublas_term(const Graph& graph, const Job& job, const WorkspaceSizes& sizes) {
-  if (sizes.cublas_life == WorkspaceLife::call) {
-    return {
-        "cuBLAS workspace", TermGroup::overhead, Expr(sizes.cublas),
-        "PyTorch from 2.15 on, of one product at a time: 32 MiB on compute capability 9.0, 10.x "
-        "and 12.x, 8,519,680 B elsewhere; at most this",
-        ""};
-  }
-  std::int64_t threads = job.training ? kCublasWorkspaces : 1;
+  const TorchRow& torch = row_of(job.forward()->implementation.torch);
+  const bool kept = sizes.cublas_life == WorkspaceLife::process;
+  std::int64_t count = kept && job.training ? kCublasWorkspaces : 1;
   // The forward's thread has none where all its products are other kernels' (CUTLASS's in float8).
-  if (uses(graph, Workspace::cublas_lt_twice) && !multiplies_forward(graph)) --threads;
-  return {"cuBLAS workspaces", TermGroup::overhead, Expr(threads * sizes.cublas),
-          row_of(job.forward()->implementation.torch).large_on_blackwell
-              ? "PyTorch 2.12 to 2.14, one for the forward and one for the backward thread: 32 MiB "
-                "each on compute capability 9.0, 10.x and 12.x, 8,519,680 B elsewhere"
-              : "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on "
-                "compute capability 9.0, 8,519,680 B elsewhere",
-          ""};
+  if (uses(graph, Workspace::cublas_lt_twice) && !multiplies_forward(graph)) --count;
+  std::string source = "PyTorch " + std::string(torch.name) + ", ";
+  source += kept ? "one for the forward and one for the backward thread: 32 MiB each"
+                 : "of one product at a time, at most: 32 MiB";
+  source += " on compute capability 9.0";
+  if (torch.large_on_blackwell) source += ", 10.x and 12.x";
+  source += ", 8,519,680 B elsewhere";
+  return {kept ? "cuBLAS workspaces" : "cuBLAS workspace", TermGroup::overhead,
+          Expr(count * sizes.cublas), std::move(source), ""};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/pipeline_layout.hpp"
 #include "reader/text/scalar.hpp"
@@ -165,9 +166,12 @@ std::vector<std::int64_t> stages_with_short_ends(std::int64_t layers, std::int64
   return counts;
 }
 
-void divide_by_recipes(const Value* written, Job& job, Diagnostics& diagnostics) {
+void divide_by_recipes(const Value& written, Job& job, Diagnostics& diagnostics) {
+  const Implementation& implementation = job.training->implementation;
+  if (!row_of(implementation.framework).has_layer_specs) return;
+  if (implementation.layers == LayerSpec::legacy) return;
   Parallelism& parallelism = job.parallelism;
-  const Value* pipeline = written == nullptr ? nullptr : written->find("pipeline");
+  const Value* pipeline = written.find("pipeline");
   const bool asked = parallelism.divides_unequally() || job.given.listed_stages;
   if (pipeline == nullptr || asked || !leaves_layers_over(job)) return;
   const std::int64_t layers = decoder_layers_of(job);

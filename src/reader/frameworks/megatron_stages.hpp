@@ -34,9 +34,9 @@ void divide_by_deepspeed(Job& job);
 /// moonlight.py.)
 std::vector<std::int64_t> stages_with_short_ends(std::int64_t layers, std::int64_t stages);
 
-/// Lists such stages, with a warning, where the spec says nothing of them and the layers do not
-/// divide. `written` is its section `parallelism`, or null.
-void divide_by_recipes(const Value* written, Job& job, Diagnostics& diagnostics);
+/// Lists such stages, with a warning, where Megatron-core runs the layers, the spec says nothing of
+/// stages and the layers do not divide. `written` is its section `parallelism`.
+void divide_by_recipes(const Value& written, Job& job, Diagnostics& diagnostics);
 
 std::span<const Rule> megatron_stage_rules();
 

@@ -115,12 +115,11 @@ void check_torch_release(const Value& root, const Job& job, Diagnostics& diagnos
                      .recorded = kRecorded},
                     kNotUnderOtherReleases, job, diagnostics);
   const std::optional<ComputeCapability> capability = job.hardware.gpu.compute_capability();
-  if (forward->implementation.torch > TorchRelease::v2_6 || !capability ||
-      *capability < kBlackwell) {
-    return;
-  }
-  diagnostics.push_back(error_at(written.span, "PyTorch 2.6 has no kernels for this GPU",
-                                 "2.7 is the first that has them"));
+  const TorchRow& torch = row_of(forward->implementation.torch);
+  if (torch.runs_on_blackwell || !capability || *capability < kBlackwell) return;
+  diagnostics.push_back(
+      error_at(written.span, "PyTorch " + std::string(torch.name) + " has no kernels for this GPU",
+               "2.7 is the first that has them"));
 }
 
 }  // namespace memest

@@ -121,9 +121,7 @@ void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagno
     parallelism.fsdp->reshard = framework.reshard;
   }
   divide_by_deepspeed(job);
-  if (framework.has_layer_specs && job.training->implementation.layers != LayerSpec::legacy) {
-    divide_by_recipes(written, job, diagnostics);
-  }
+  divide_by_recipes(*written, job, diagnostics);
   if (framework.splits.deals_by_cost && parallelism.pipeline > 1 &&
       parallelism.stage_layers.empty()) {
     if (const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture)) {

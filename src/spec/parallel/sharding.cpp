@@ -1,7 +1,10 @@
 #include "memest/spec/parallel/sharding.hpp"
 
+#include <algorithm>
+
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
@@ -79,6 +82,12 @@ bool is_megatron_deepspeed(const Job& job) {
 
 bool adds_to_gradient_buffer(const Implementation& implementation) {
   return row_of(implementation.framework).gradient_buffer && !implementation.deepspeed;
+}
+
+std::int64_t overlapped_bucket_elements(std::int64_t ranks) {
+  constexpr std::int64_t kLeast = 40'000'000;
+  constexpr std::int64_t kOfARank = 1'000'000;
+  return std::max(kLeast, checked_multiply(kOfARank, ranks));
 }
 
 const GatheredUnits* units_of(const Sharding& sharding) {

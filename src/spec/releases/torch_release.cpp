@@ -12,6 +12,7 @@ constexpr std::array<TorchRow, kTorchReleases.size()> kRows = {{
     {.release = TorchRelease::v2_6,
      .name = "2.6",
      .cublas_lt = WorkspaceLife::call,
+     .runs_on_blackwell = false,
      .cudnn = CudnnHeads::none,
      .flash_keeps_state = false},
     {.release = TorchRelease::v2_7,

@@ -59,13 +59,6 @@ bool has_gradient_buffer(const ReplicatedPart& part) {
   return row.gradient_buffer && !row.adds_behind_backward && !in_units;
 }
 
-/// Elements of a bucket of Megatron that overlaps: at least so many, and so many a data-parallel
-/// rank (megatron-core 0.16, distributed/distributed_data_parallel.py).
-/// More ranks need larger buckets, because a ring cuts a bucket into as many parts as it has ranks,
-/// and small parts are bound by latency.
-constexpr double kBucketElements = 40e6;
-constexpr double kBucketElementsOfRank = 1e6;
-
 /// Bytes that casting an element of `size` bytes to fp8 writes and reads once: its absolute, in
 /// fp32 where it is not, scaled, clamped, and in fp8 (float8_shares.cpp).
 double cast_traffic(std::int64_t size) {
@@ -108,8 +101,8 @@ double buckets_of(const ReplicatedPart& part, double bytes, double size) {
   }
   // Without overlap Megatron sets bucket_size to None: the buffer is one bucket.
   if (!part.parallelism.overlap_grad_reduce) return 1;
-  const auto ranks = static_cast<double>(part.parallelism.shard_ranks());
-  const double elements = std::max(kBucketElements, kBucketElementsOfRank * ranks);
+  const auto elements =
+      static_cast<double>(overlapped_bucket_elements(part.parallelism.shard_ranks()));
   return std::max(1.0, bytes / (elements * size));
 }
 

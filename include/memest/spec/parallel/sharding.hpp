@@ -70,6 +70,11 @@ bool is_megatron_deepspeed(const Job& job);
 /// Whether gradients are added up in one buffer that is there for good: Megatron's own.
 bool adds_to_gradient_buffer(const Implementation& implementation);
 
+/// Elements of a bucket of Megatron whose gradients travel beside the backward: at least 40 M, and
+/// 1 M a data-parallel rank (megatron-core 0.16, distributed/distributed_data_parallel.py). A ring
+/// cuts a bucket into as many parts as it has ranks, and small parts are bound by latency.
+std::int64_t overlapped_bucket_elements(std::int64_t ranks);
+
 /// Whether `Kind` is how the job's states are shared.
 template <class Kind>
 bool shards_by(const Job& job) {

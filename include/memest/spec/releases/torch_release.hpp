@@ -42,6 +42,7 @@ struct TorchRow {
   std::string_view name;
   WorkspaceLife cublas = WorkspaceLife::process;
   WorkspaceLife cublas_lt = WorkspaceLife::process;
+  bool runs_on_blackwell = true;  ///< its wheels have kernels for compute capability 10.0 and later
   /// cuBLAS's workspace is Hopper's on 10.x and 12.x too (pytorch/pytorch#175344).
   bool large_on_blackwell = false;
   CudnnHeads cudnn = CudnnHeads::by_hardware;
