@@ -58,7 +58,7 @@ constexpr std::array<TorchRow, kTorchReleases.size()> kRows = {{
 }  // namespace
 
 const TorchRow& row_of(TorchRelease release) {
-  const auto row = std::ranges::find(kRows, release, &TorchRow::release);
+  const auto* const row = std::ranges::find(kRows, release, &TorchRow::release);
   expect(row != kRows.end(), "a release of PyTorch without a row");
   return *row;
 }

@@ -1,5 +1,6 @@
 // Experts over layers of Transformer Engine 2.11: permutation by a map of rows (permutation.py) and
 // TEGroupedMLP over GroupedLinear (module/grouped_linear.py). Read in the sources, not recorded.
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -46,12 +47,13 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
   std::optional<ProductCasts> casts;
   if (context.quantized) {
     const Expr rows = Expr(product.count) * product.rows;
-    casts.emplace(
-        context, QuantizedProduct{.name = product.name,
-                                  .weights = {op.inputs.begin() + 1, op.inputs.begin() + read},
-                                  .weight_elements = Expr(product.count) * product.in * product.out,
-                                  .input = rows * product.in,
-                                  .output = rows * product.out});
+    casts.emplace(context, QuantizedProduct{
+                               .name = product.name,
+                               .weights = {op.inputs.begin() + 1,
+                                           op.inputs.begin() + static_cast<std::ptrdiff_t>(read)},
+                               .weight_elements = Expr(product.count) * product.in * product.out,
+                               .input = rows * product.in,
+                               .output = rows * product.out});
     casts->write_forward(block, x, op);
   }
   BackwardWriter backward(op);
