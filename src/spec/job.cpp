@@ -54,7 +54,9 @@ std::int64_t Parallelism::ranks() const {
 std::int64_t Parallelism::ranks_of_a_model() const { return ranks() / data; }
 
 LayerDivision Parallelism::division() const {
-  return {tensor, context, context_exchange, expert, whole_experts(), sequence, fsdp.has_value()};
+  const bool in_pieces = zero == ZeroStage::optimizer_gradients_weights && !fsdp;
+  return {tensor,          context,  context_exchange, expert,
+          whole_experts(), sequence, fsdp.has_value(), in_pieces};
 }
 
 std::int64_t Parallelism::shard_ranks() const {

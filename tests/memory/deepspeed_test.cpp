@@ -151,8 +151,9 @@ TEST_CASE("ZeRO 3 steps sub_group_size elements at once", "[memory]") {
   CHECK(total_at(ledger_of(job), "optimizer step") - small == Bytes(8 * 1000));
 }
 
-TEST_CASE("the timeline of ZeRO 3 is refused with a sentence", "[memory]") {
-  const Job job = deepspeed_job(ZeroStage::optimizer_gradients_weights);
+TEST_CASE("the timeline of ZeRO 3 with a part on NVMe is refused with a sentence", "[memory]") {
+  Job job = deepspeed_job(ZeroStage::optimizer_gradients_weights);
+  job.parallelism.offload.optimizer = job.parallelism.offload.optimizer_on_nvme = true;
   const auto refused = write_timeline(lowered(job), job);
   REQUIRE(std::holds_alternative<Unavailable>(refused));
 }

@@ -71,6 +71,7 @@ struct LoweringPolicy {
   ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t tensor = 1;          ///< ranks that share a layer's products: t of the formulas
   std::int64_t expert = 1;          ///< ranks that share a layer's experts: x of the formulas
+  bool in_pieces = false;           ///< DeepSpeed's ZeRO 3 multiplies in F.linear's place
   bool whole_experts = false;       ///< not cut over the tensor-parallel ranks
   bool keeps_contractions = false;  ///< checkpoints around its layers keep what these make
   RunsAgain runs_again = RunsAgain::nothing;

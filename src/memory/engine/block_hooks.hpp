@@ -9,6 +9,7 @@
 namespace memest {
 
 class OptimizerRun;
+struct OpSite;
 
 class BlockHooks {
  public:
@@ -22,6 +23,13 @@ class BlockHooks {
   /// `instance` counts ForwardOrder::instances().
   virtual void before_forward(std::uint32_t instance) = 0;
   virtual void after_forward(std::uint32_t instance) = 0;
+  /// An op is about to run, or has run, in the forward or in a checkpoint's second one; the one
+  /// with whose first saved tensor a checkpoint stops does not come to its end.
+  virtual void before_op(const OpSite& /*site*/) {}
+  virtual void after_op(const OpSite& /*site*/) {}
+  /// The same of its node in the backward.
+  virtual void before_node(const OpSite& /*site*/) {}
+  virtual void after_node(const OpSite& /*site*/) {}
   /// The block's operation that looks up a table has run.
   virtual void after_look_up(std::uint32_t /*instance*/) {}
   /// The loss as the wrapper answers it in place of the model's; kNoStorage: it is the model's.

@@ -35,13 +35,16 @@ void ForwardPass::hook_before(const OpSite& site) {
   const auto& ops = order_.program(site).ops;
   const bool first = !ops[site.op].by_caller && (site.op == 0 || ops[site.op - 1U].by_caller);
   BlockHooks* const wrapper = hooks();
-  if (wrapper != nullptr && first) wrapper->before_forward(site.instance);
+  if (wrapper == nullptr) return;
+  if (first) wrapper->before_forward(site.instance);
+  wrapper->before_op(site);
 }
 
 void ForwardPass::hook_after(const OpSite& site) {
   const bool last = site.op + 1 == order_.program(site).ops.size();
   BlockHooks* const wrapper = hooks();
   if (wrapper == nullptr) return;
+  wrapper->after_op(site);
   if (order_.op(site).looks_up) wrapper->after_look_up(site.instance);
   if (last) wrapper->after_forward(site.instance);
 }

@@ -81,6 +81,7 @@ class ForwardPass {
   void make_or_take_outputs(const Run& run);
   void hold_inputs(std::size_t checkpoint);
   void cut_input(std::size_t checkpoint);
+  void run_again(const OpSite& site);
   StorageId make_input(const Checkpoint& checkpoint, std::int64_t bytes, Origin origin);
 
   [[nodiscard]] BlockHooks* hooks() const {

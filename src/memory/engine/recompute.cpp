@@ -67,8 +67,9 @@ void ForwardPass::recompute(const Checkpoint& checkpoint) {
     return engine_.autocast.clear();
   }
   for (std::uint32_t i = checkpoint.begin; i < checkpoint.last_kept; ++i) {
-    run(order_.sites()[i], true);
+    run_again(order_.sites()[i]);
   }
+  if (hooks() != nullptr) hooks()->before_op(order_.sites()[checkpoint.last_kept]);
   Run last = run_of(order_.sites()[checkpoint.last_kept], GradientMode::gradients);
   last.keeps_graph = true;
   if (last.op.keeps_result) make_or_take_outputs(last);
@@ -78,9 +79,13 @@ void ForwardPass::recompute(const Checkpoint& checkpoint) {
 }
 
 void ForwardPass::recompute_whole(const Checkpoint& checkpoint) {
-  for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) {
-    run(order_.sites()[i], true);
-  }
+  for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) run_again(order_.sites()[i]);
+}
+
+void ForwardPass::run_again(const OpSite& site) {
+  if (hooks() != nullptr) hooks()->before_op(site);
+  run(site, true);
+  if (hooks() != nullptr) hooks()->after_op(site);
 }
 
 void ForwardPass::end_references_of(const Checkpoint& checkpoint, std::uint32_t end) {
@@ -208,8 +213,12 @@ void BackwardPass::run_reentrant(Node& node, std::size_t index) {
   forward.recompute_whole(checkpoint);
   engine_.autocast.clear();
   if (engine_.checkpoints.plan.saves_arguments) node.detached = &checkpoint;
+  BlockHooks* const hooks = engine_.settings.hooks;
   for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
-    run_node(node, order_.sites()[i - 1]);
+    const OpSite& site = order_.sites()[i - 1];
+    if (hooks != nullptr) hooks->before_node(site);
+    run_node(node, site);
+    if (hooks != nullptr) hooks->after_node(site);
   }
   node.detached = nullptr;
   node.unpacks = unpacks;

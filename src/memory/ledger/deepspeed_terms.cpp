@@ -75,7 +75,7 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
 LedgerTerm DeepSpeedTerms::bucket() const {
   // setup_buckets makes two: one is filled while the other is reduced. 5·10^8 elements of 2 B are 1
   // GB each.
-  const bool twice = zero_.settings.overlap_comm && !shards_weights();
+  const bool twice = zero_.overlaps() && !shards_weights();
   return {"gradient bucket of DeepSpeed", TermGroup::gradients,
           Expr(twice ? 2 * weight_bytes_ : weight_bytes_) * Expr(Symbol::bucket),
           shards_weights() ? kSourceOfStage3 : kSourceOfStages12,

@@ -12,6 +12,7 @@
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/accumulator/nanotron_program.hpp"
+#include "memory/deepspeed/partitioned_model.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/megatron/megatron_program.hpp"
@@ -238,11 +239,39 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   return timeline;
 }
 
+/// DeepSpeed's ZeRO 3, of which all micro-steps are followed likewise.
+Timeline write_partitioned(const Graph& graph, const Job& job, std::int64_t data_rank) {
+  Timeline timeline;
+  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
+  const ForwardOrder order(graph, device);
+  const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
+  Recorder recorder(timeline, EqualMicroSteps::followed);
+  ModelPlacement placement(graph.parameters, job.training->recipe, tensors, recorder);
+  recorder.begin(Phase::model);
+  if (zero_of(job).settings.zero_init) {
+    placement.place_buffers();
+  } else {
+    placement.write(false, BufferOrder::as_registered);
+  }
+  recorder.end();
+  PartitionedModel model({job, graph, order, data_rank, device}, recorder);
+  recorder.begin(Phase::main_params);
+  model.construct(placement, timeline);
+  recorder.end();
+  EngineSettings settings = settings_of(graph, job, &model);
+  settings.gradient_bytes = 0;  // as they come
+  Engine engine(graph, order, settings, recorder);
+  TrainingLoop loop({job, order, engine, model.optimizer(), recorder});
+  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  recorder.finish();
+  return timeline;
+}
+
 /// Why DeepSpeed's part in the job is not followed, or nothing.
 std::optional<Unavailable> deepspeed_refusal(const Job& job) {
   if (is_megatron_deepspeed(job)) return std::nullopt;
   if (zero_of(job).shards_weights()) {
-    return Unavailable{"the timeline of DeepSpeed's ZeRO 3 is not available yet"};
+    if (auto refused = partitioned_model_refusal(job)) return refused;
   }
   if (!job.training->recipe.master || job.training->recipe.autocast || job.model.adapter) {
     return Unavailable{
@@ -294,7 +323,10 @@ std::optional<Timeline> own_program(const Graph& graph, const Job& job, JobRank 
   if (shards_by<GradientAccumulator>(job)) {
     return write_nanotron(graph, job, rank, device_of(job.hardware.gpu));
   }
-  if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
+  if (shards_by<DeepSpeedZero>(job)) {
+    return zero_of(job).shards_weights() ? write_partitioned(graph, job, rank.data)
+                                         : write_deepspeed(graph, job, rank.data);
+  }
   return std::nullopt;
 }
 

@@ -52,7 +52,7 @@ HeldStorage ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements eleme
 
 /// The stream in whose pool a reduction allocates: its own where it overlaps the backward.
 Stream ZeroBuckets::reduction_stream() const {
-  return zero_.settings.overlap_comm ? Stream::reduce_scatter : Stream::compute;
+  return zero_.overlaps() ? Stream::reduce_scatter : Stream::compute;
 }
 
 HeldVector ZeroBuckets::send_weights(const std::vector<StorageId>& weights) {
@@ -90,7 +90,7 @@ void ZeroBuckets::give_partition(OptimizerRun& optimizer) {
 }
 
 bool ZeroBuckets::reduces_now() const {
-  return shards_gradients() || (zero_.settings.overlap_comm && micro_step_ == micro_steps_);
+  return shards_gradients() || (zero_.overlaps() && micro_step_ == micro_steps_);
 }
 
 /// Gradients that are summed in a wider type than they come in have a tensor for the partition.
@@ -99,7 +99,7 @@ bool ZeroBuckets::widens_partition() const { return size_of(gradients_) > size_o
 void ZeroBuckets::open_buckets() {
   if (!buckets_.empty() || !zero_.settings.contiguous_gradients) return;
   // setup_buckets: with overlap_comm one is filled while the other is reduced.
-  for (int i = 0; i < (zero_.settings.overlap_comm ? 2 : 1); ++i) {
+  for (int i = 0; i < (zero_.overlaps() ? 2 : 1); ++i) {
     buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::collective_buffers,
                             {zero_.settings.reduce_bucket_size, weights_}));
   }

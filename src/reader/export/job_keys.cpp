@@ -101,12 +101,14 @@ std::string deepspeed(const Job& job) {
   const DeepSpeed& keys = zero->settings;
   const std::string keys_of_all =
       "{reduce_bucket_size: " + written_as(keys.reduce_bucket_size) +
-      ", overlap_comm: " + written_as(keys.overlap_comm) +
+      ", overlap_comm: " + written_as(zero->overlaps()) +
       ", contiguous_gradients: " + written_as(keys.contiguous_gradients);
   if (!zero->shards_weights()) return keys_of_all + "}";
   return keys_of_all + ", stage3_prefetch_bucket_size: " + written_as(keys.prefetch_bucket_size) +
          ", stage3_param_persistence_threshold: " + written_as(keys.persistence_threshold) +
          ", stage3_max_live_parameters: " + written_as(keys.max_live_parameters) +
+         ", stage3_max_reuse_distance: " + written_as(keys.max_reuse_distance) +
+         ", zero_init: " + written_as(keys.zero_init) +
          ", sub_group_size: " + written_as(keys.sub_group_size) + "}";
 }
 

@@ -83,7 +83,9 @@ class DeepSpeedReader {
          spec.persistence_threshold);
     size("stage3_max_live_parameters", 0, spec.max_live_parameters);
     size("sub_group_size", 0, spec.sub_group_size);
-    spec.overlap_comm = as_flag(find(written_, "overlap_comm")).value_or(spec.overlap_comm);
+    size("stage3_max_reuse_distance", spec.max_reuse_distance, spec.max_reuse_distance);
+    spec.zero_init = as_flag(find(written_, "zero_init")).value_or(spec.zero_init);
+    spec.overlap_comm = as_flag(find(written_, "overlap_comm"));
     spec.contiguous_gradients =
         as_flag(find(written_, "contiguous_gradients")).value_or(spec.contiguous_gradients);
     return spec;

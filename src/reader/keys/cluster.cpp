@@ -49,7 +49,7 @@ constexpr Key kFsdpKeys[] = {
 
 constexpr Word kAuto[] = {{"auto"}};
 // deepspeed/runtime/zero/config.py: DeepSpeedZeroConfig, with its defaults. overlap_comm is None
-// there, which means true in stage 3 alone: that stage has one bucket either way.
+// there, which means true in stage 3 alone.
 constexpr Key kDeepSpeedKeys[] = {
     {.name = "reduce_bucket_size",
      .shapes = {count(1, kMaxBucket), choice(kAuto)},
@@ -57,8 +57,9 @@ constexpr Key kDeepSpeedKeys[] = {
      .doc = "Elements of the bucket that gradients are reduced in; `auto` is h²."},
     {.name = "overlap_comm",
      .shapes = {flag()},
-     .fallback = "false",
-     .doc = "Reduces beside the backward, with a second bucket in stages 1 and 2."},
+     .fallback = "true in stage 3",
+     .doc = "Reduces beside the backward, with a second bucket in stages 1 and 2, and gathers beside "
+            "both passes in stage 3."},
     {.name = "contiguous_gradients",
      .shapes = {flag()},
      .fallback = "true",
@@ -75,6 +76,15 @@ constexpr Key kDeepSpeedKeys[] = {
      .shapes = {count(0, kMaxBucket)},
      .fallback = "1000000000",
      .doc = "Elements of gathered weights beyond which nothing is gathered ahead."},
+    {.name = "stage3_max_reuse_distance",
+     .shapes = {count(0, kMaxBucket), choice(kAuto)},
+     .fallback = "1000000000",
+     .doc = "Elements of the weights that modules use next, among which one in use stays gathered."},
+    {.name = "zero_init",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "deepspeed.zero.Init, as transformers' from_pretrained has it: stage 3 cuts each weight as it is "
+            "made. Without it the whole model comes to the device first."},
     {.name = "sub_group_size",
      .shapes = {count(1, kMaxBucket)},
      .fallback = "1000000000",

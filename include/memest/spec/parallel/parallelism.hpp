@@ -75,11 +75,14 @@ std::string_view name_of(Schedule schedule);
 /// (DeepSpeed 0.19).
 struct DeepSpeed {
   std::int64_t reduce_bucket_size = 500'000'000;
-  bool overlap_comm = false;  ///< stages 1 and 2 have a second bucket
+  /// Stages 1 and 2 have a second bucket, stage 3 streams of its own; absent: in stage 3 alone.
+  std::optional<bool> overlap_comm = {};
   bool contiguous_gradients = true;
   std::int64_t prefetch_bucket_size = 50'000'000;    ///< stage3_prefetch_bucket_size
   std::int64_t persistence_threshold = 100'000;      ///< stage3_param_persistence_threshold
   std::int64_t max_live_parameters = 1'000'000'000;  ///< stage3_max_live_parameters
+  std::int64_t max_reuse_distance = 1'000'000'000;   ///< stage3_max_reuse_distance
+  bool zero_init = true;  ///< deepspeed.zero.Init cuts weights as they are made
   std::int64_t sub_group_size = 1'000'000'000;
 
   friend auto operator<=>(const DeepSpeed&, const DeepSpeed&) = default;
@@ -128,7 +131,8 @@ struct LayerDivision {
   std::int64_t expert = 1;
   bool whole_experts = false;
   bool sequence = false;
-  bool in_units = false;  ///< of FSDP, whose recipe may be another
+  bool in_units = false;   ///< of FSDP, whose recipe may be another
+  bool in_pieces = false;  ///< of DeepSpeed's ZeRO 3, which has linear layers of its own
 
   friend auto operator<=>(const LayerDivision&, const LayerDivision&) = default;
 };

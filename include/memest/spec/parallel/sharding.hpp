@@ -27,6 +27,7 @@ struct DeepSpeedZero {
   [[nodiscard]] bool shards_weights() const {
     return stage == ZeroStage::optimizer_gradients_weights;
   }
+  [[nodiscard]] bool overlaps() const { return settings.overlap_comm.value_or(shards_weights()); }
 };
 /// Units that FSDP gathers for their passes and reduces behind them.
 struct GatheredUnits {

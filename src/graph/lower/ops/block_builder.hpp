@@ -26,6 +26,8 @@ struct Precision {
   std::optional<DType> adapter = {};
   bool gradients = true;  ///< false: under torch.no_grad
   bool frozen = false;    ///< nothing is trained
+  /// F.linear is DeepSpeed's LinearFunctionForZeroStage3 (deepspeed/runtime/zero/linear.py).
+  bool linear_in_pieces = false;
 };
 
 /// A tensor's place in the block: the op that owns it and its name there. Literals.

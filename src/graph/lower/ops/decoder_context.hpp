@@ -52,7 +52,7 @@ struct DecoderContext {
     const std::optional<DType> adapted =
         adapter == nullptr ? std::nullopt : std::optional(adapter->dtype);
     return {policy.weights, policy.compute,   policy.autocast,
-            adapted,        policy.gradients, policy.frozen};
+            adapted,        policy.gradients, policy.frozen,  policy.in_pieces};
   }
   /// Whether the embeddings are a leaf that a gradient ends at.
   [[nodiscard]] bool embeddings_want_gradient() const {

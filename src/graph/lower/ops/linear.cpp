@@ -1,5 +1,6 @@
 // Matrix products with parameters.
 #include <utility>
+#include <vector>
 
 #include "graph/lower/ops/operations.hpp"
 
@@ -52,6 +53,36 @@ void write_backward(BlockBuilder& block, Op& op, bool gradient_is_number) {
   const Reach seen = op.transposed.empty() ? Reach::directly : Reach::through_view;
   if (wants_matrix) backward.give(matrix, of_matrix, seen);
   if (biased) give_input();
+}
+
+/// LinearFunctionForZeroStage3.backward (deepspeed/runtime/zero/linear.py): the gradients of input,
+/// matrix and bias, all within the node. The module's input has a node of its own, which hands its
+/// gradient on when the parameters have theirs.
+void write_backward_in_pieces(BlockBuilder& block, Op& op) {
+  BackwardWriter backward(op);
+  std::vector<BackwardWriter::Made> made;
+  for (const TensorId operand : op.inputs) {
+    if (!block.needs_gradient(operand)) continue;
+    made.push_back(backward.make(operand, block.dtype_of(operand)));
+    if (made.size() < 3) continue;
+    const Tensor& out = block.tensor(op.outputs.front());
+    backward.launch(sum_between(out.shape, {out.shape.back()}, out.dtype));
+  }
+  const bool of_input = block.needs_gradient(op.inputs.front());
+  std::size_t next = of_input ? 1 : 0;
+  for (std::size_t i = 1; i < op.inputs.size(); ++i) {
+    if (block.needs_gradient(op.inputs[i])) backward.give(op.inputs[i], made[next++]);
+  }
+  if (of_input) backward.give(op.inputs.front(), made.front());
+}
+
+/// The product as DeepSpeed's ZeRO 3 has it, which adds the bias in place and saves what it is
+/// given when it has run.
+void multiply_in_pieces(BlockBuilder& block, Op& op) {
+  op.saved = {op.inputs[0], op.inputs[1]};
+  op.saves_behind = true;
+  op.workspace = Workspace::cublas;
+  write_backward_in_pieces(block, op);
 }
 
 }  // namespace
@@ -128,7 +159,12 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
   // addmm_out_cuda_impl calls gemm_and_bias (cublasLt) for a bias of one dimension; at::mm goes to
   // cuBLAS.
   op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
-  write_backward(block, op, shape.gradient_is_number);
+  // Conv1D's addmm is no F.linear.
+  if (block.precision().linear_in_pieces && !bias_first) {
+    multiply_in_pieces(block, op);
+  } else {
+    write_backward(block, op, shape.gradient_is_number);
+  }
   const Expr flops = Expr(2) * elements_of(rows.shape) * shape.in * shape.out;
   const Expr gradients((block.needs_gradient(input) ? 1 : 0) +
                        (block.needs_gradient(matrix) ? 1 : 0));

@@ -109,12 +109,13 @@ Value zero_of(const Job& job, const DeepSpeedZero& sharding) {
   Value zero;
   set(zero, "stage", number_of_count(static_cast<std::int64_t>(sharding.stage)));
   set(zero, "reduce_bucket_size", number_of_count(keys.reduce_bucket_size));
-  set(zero, "overlap_comm", flag_of(keys.overlap_comm));
+  set(zero, "overlap_comm", flag_of(sharding.overlaps()));
   set(zero, "contiguous_gradients", flag_of(keys.contiguous_gradients));
   if (sharding.shards_weights()) {
     set(zero, "stage3_prefetch_bucket_size", number_of_count(keys.prefetch_bucket_size));
     set(zero, "stage3_param_persistence_threshold", number_of_count(keys.persistence_threshold));
     set(zero, "stage3_max_live_parameters", number_of_count(keys.max_live_parameters));
+    set(zero, "stage3_max_reuse_distance", number_of_count(keys.max_reuse_distance));
     set(zero, "sub_group_size", number_of_count(keys.sub_group_size));
   }
   write_offload(job.parallelism.offload, zero);

@@ -1,0 +1,36 @@
+// The modules whose forwards a block's operations are, as hooks on torch.nn.Module see them:
+// DeepSpeed's ZeRO 3 gathers weights module by module, and looks ahead at every call, be it of a
+// module without weights of its own.
+//
+// transformers' decoders: the layer holds its norms, the attention with its projections, and the
+// feed-forward with its own and its activation. The model holds the layers and the last norm, and
+// stands in the one that has the head and the loss.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+
+namespace memest {
+
+struct ModuleCall {
+  std::uint32_t begin = 0;  ///< the block's ops [begin, end) run within the module's forward
+  std::uint32_t end = 0;
+  std::vector<TensorId> parameters;  ///< its own, without those of modules inside it
+  /// A module that several blocks run begins in the first and ends in the last of them: its
+  /// backward begins where its forward ended.
+  bool begins_forward = true;
+  bool begins_backward = true;
+};
+
+/// Where the block stands among the others.
+struct BlockPosition {
+  bool first = false;   ///< of the model
+  bool behind = false;  ///< the layers: the head, or the loss
+};
+
+/// Of ops that stand in two modules the outer one comes first.
+std::vector<ModuleCall> module_calls(const Block& block, BlockPosition position);
+
+}  // namespace memest

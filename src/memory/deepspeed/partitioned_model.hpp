@@ -1,0 +1,105 @@
+// A model in DeepSpeed's ZeRO 3 (deepspeed/runtime/zero/stage3.py, DeepSpeed 0.19).
+//
+//   construct  Every weight, as it is made (deepspeed.zero.Init) or where the model has its place, is
+//              cut to the rank's piece of it; the pieces go to the host and come
+//              back as one flat tensor. Copies of it in fp32, sub_group_size elements each, by way
+//              of another; gradients of zeros come and go. Then the bucket and the rank's
+//              gradients; a gather of every weight, to hang a hook on it.
+//   passes     WeightCoordinator, PartitionedGradients.
+//   hand_over  All weights go. Norms in fp64, piece by piece. Sub-group by sub-group the gradients
+//              are put together and widened, and the optimizer steps; behind it the weights that
+//              stay are gathered.
+//
+// With the optimizer on the host there are no copies on the device and no step; with the weights
+// there no flat tensor either.
+//
+// The scalars of its norms and of its checks for overflow are left out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/job.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "memory/deepspeed/module_calls.hpp"
+#include "memory/deepspeed/partitioned_gradients.hpp"
+#include "memory/deepspeed/weight_coordinator.hpp"
+#include "memory/engine/block_hooks.hpp"
+#include "memory/engine/forward_order.hpp"
+#include "memory/optimizer/optimizer_run.hpp"
+#include "memory/sharding/model_placement.hpp"
+
+namespace memest {
+
+class PartitionedModel final : public BlockHooks {
+ public:
+  struct Parts {
+    const Job& job;
+    const Graph& graph;
+    const ForwardOrder& order;
+    std::int64_t data_rank = 0;
+    std::optional<LaunchDevice> device;
+  };
+  PartitionedModel(const Parts& parts, Recorder& recorder);
+
+  /// From the weights, which get their place one by one or have it, to the optimizer's copies of the
+  /// rank's pieces.
+  void construct(ModelPlacement& placement, Timeline& timeline);
+  /// Of the last sub-group: the training loop steps it.
+  [[nodiscard]] OptimizerRun& optimizer() { return *groups_.back().optimizer; }
+
+  void before_forward(std::uint32_t instance) override;
+  void after_forward(std::uint32_t) override {}
+  void before_op(const OpSite& site) override;
+  void after_op(const OpSite& site) override;
+  void before_backward(std::uint32_t) override {}
+  void after_backward(std::uint32_t) override {}
+  void before_node(const OpSite& site) override;
+  void after_node(const OpSite& site) override;
+  bool take_gradient(std::uint32_t use, StorageId gradient) override;
+  void end_backward() override;
+  void hand_over(OptimizerRun& last) override;
+  void drop_gradients() override;
+
+ private:
+  /// What the optimizer steps at once.
+  struct SubGroup {
+    std::int64_t elements = 0;  ///< of the rank's pieces
+    std::size_t parameters = 0;
+    ParameterTensor row;
+    std::unique_ptr<OptimizerRun> optimizer;
+  };
+
+  [[nodiscard]] bool offloads() const;
+  void find_sub_groups();
+  void cut_weights(ModelPlacement& placement, Timeline& timeline);
+  void make_copies();
+  HeldStorage prepare(const SubGroup& group, OptimizerRun& optimizer);
+  [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, std::int64_t elements,
+                                 DType type);
+  [[nodiscard]] const std::vector<ModuleCall>& calls(const OpSite& site) const;
+  [[nodiscard]] WeightCoordinator::Module module(const OpSite& site, std::size_t call) const;
+
+  const Job& job_;
+  Recorder& recorder_;
+  std::optional<LaunchDevice> device_;
+  const ForwardOrder& order_;
+  DType weights_;
+  DType gradients_;
+  DeepSpeedZero zero_;
+  std::vector<std::uint32_t> places_;           // of uses
+  std::vector<std::vector<ModuleCall>> calls_;  // by instance
+  std::vector<WeightCoordinator::Module> first_module_;
+  std::optional<WeightCoordinator> coordinator_;
+  std::optional<PartitionedGradients> arrived_;
+  std::vector<SubGroup> groups_;
+  HeldStorage wide_;  // gradients of the last sub-group in the optimizer's type, summed so
+};
+
+/// Why ZeRO 3 is not followed in the job, or nothing.
+std::optional<Unavailable> partitioned_model_refusal(const Job& job);
+
+}  // namespace memest
