@@ -24,24 +24,29 @@ Storages saved_storages(const Block& block) {
   return kept;
 }
 
-/// Storages that stay when the attention core is recomputed: the other ops' saved tensors, and the
-/// inputs of the core.
-Storages saved_outside_core(const Block& block) {
+/// Storages that stay when `parts` are recomputed: the other ops' saved tensors, and the inputs of
+/// the parts, without results that are thrown away.
+Storages saved_beside(const Block& block, const SelectiveRecompute& parts) {
   Storages kept;
-  Storages made_in_core;
+  Storages made_inside;
+  Storages thrown_away;
   for (const Op& op : block.ops) {
-    if (!op.attention_core) {
+    if (!runs_again(parts, op)) {
       for (const TensorId tensor : op.saved) keep(kept, block, tensor);
       continue;
     }
     for (const TensorId tensor : op.inputs) {
       const TensorId storage = block.tensors[tensor].storage;
-      if (std::find(made_in_core.begin(), made_in_core.end(), storage) == made_in_core.end()) {
+      if (std::find(made_inside.begin(), made_inside.end(), storage) == made_inside.end()) {
         keep(kept, block, tensor);
       }
     }
-    made_in_core.insert(made_in_core.end(), op.outputs.begin(), op.outputs.end());
+    Storages& made = remakes(parts, op.remade) ? thrown_away : made_inside;
+    made.insert(made.end(), op.outputs.begin(), op.outputs.end());
   }
+  std::erase_if(kept, [&](TensorId storage) {
+    return std::find(thrown_away.begin(), thrown_away.end(), storage) != thrown_away.end();
+  });
   return kept;
 }
 
@@ -113,9 +118,11 @@ Expr Block::saved_bytes(bool shared) const {
   });
 }
 
-Expr Block::saved_bytes_without_attention_core() const {
-  return total_bytes(*this, saved_outside_core(*this), counts_alone);
+Expr Block::saved_bytes_beside(const SelectiveRecompute& parts) const {
+  return total_bytes(*this, saved_beside(*this, parts), counts_alone);
 }
+
+Expr Block::saved_bytes_without_attention_core() const { return saved_bytes_beside({}); }
 
 Expr Block::saved_cast_bytes() const {
   return total_bytes(*this, saved_storages(*this), [](const Tensor& tensor) {

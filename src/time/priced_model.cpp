@@ -32,7 +32,8 @@ void scale_weights(PartCost& part, double all, double trained) {
 
 double tied_parameters(const Job& job, const StepWork& work) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  if (decoder == nullptr || !decoder->tied_embeddings) return 0;
+  // Beside an adapter the table is frozen.
+  if (decoder == nullptr || !decoder->tied_embeddings || job.model.adapter) return 0;
   const Bindings& sizes = work.graph->sizes;
   const double rows = static_cast<double>(decoder->vocab_size);
   const double ranks = static_cast<double>(job.parallelism.tensor);

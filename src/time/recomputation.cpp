@@ -80,10 +80,7 @@ Recomputations recompute_parts(const Graph& graph, const SelectiveRecompute& par
     result.emplace_back(described.ops.size(), 0);
     if (!described.checkpointable) continue;
     for (std::size_t i = 0; i < described.ops.size(); ++i) {
-      const Op& op = described.ops[i];
-      const bool inside =
-          (parts.attention_core && op.attention_core) || (parts.feed_forward && op.feed_forward);
-      if (inside) result[block][i] = executions[block];
+      if (runs_again(parts, described.ops[i])) result[block][i] = executions[block];
     }
   }
   return result;

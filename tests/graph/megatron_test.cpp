@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "memest/graph/lower.hpp"
 #include "models.hpp"
@@ -465,6 +468,50 @@ TEST_CASE("a ring passes keys and values on beside its kernels, heads are exchan
     sent += message.bytes;
   }
   CHECK(sent == 2 * queries + pair);
+}
+
+namespace {
+
+/// The layers of a Llama in which adapters of rank 16 are trained: the first one, and the others.
+std::pair<Block, Block> adapted_layers(const std::vector<std::string>& targets) {
+  ModelSpec model = llama();
+  model.adapter = LoraAdapter{.rank = 16, .targets = targets, .parallel = true};
+  const Graph graph = lowered(model, megatron(1, false));
+  std::vector<Block> layers;
+  for (const Block& block : graph.blocks) {
+    if (block.checkpointable) layers.push_back(block);
+  }
+  REQUIRE(layers.size() == 2);
+  return {layers[0], layers[1]};
+}
+
+}  // namespace
+
+TEST_CASE("A product keeps its input for its adapter alone, and no layer before the first") {
+  const Expr dense = layer(lowered(llama(), megatron(1, false))).saved_bytes(false);
+  const Expr narrow = 2 * b * s * 16;
+  const auto [first, other] =
+      adapted_layers({"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"});
+  CHECK(other.saved_bytes(false) == dense + 4 * narrow);
+  // The first norm: its input and a number a row.
+  CHECK(first.saved_bytes(false) == dense + 4 * narrow - 2 * b * s * h - 4 * b * s);
+  const auto attention = adapted_layers({"linear_qkv", "linear_proj"});
+  CHECK(attention.second.saved_bytes(false) == dense + 2 * narrow - 2 * b * s * (h + f));
+}
+
+TEST_CASE("A frozen product makes its input's gradient alone, an adapter's both") {
+  const auto [first, other] = adapted_layers({"linear_qkv"});
+  const auto flops = [](const Block& block, std::string_view name) {
+    const auto op = std::find_if(block.ops.begin(), block.ops.end(),
+                                 [name](const Op& one) { return one.name == name; });
+    return std::pair(op->forward.flops, op->backward.flops);
+  };
+  const auto own = flops(other, "qkv_proj");
+  CHECK(own.second == own.first);
+  const auto narrow = flops(other, "qkv_proj.linear_in");
+  CHECK(narrow.first == 2 * b * s * h * 16);
+  CHECK(narrow.second == 2 * narrow.first);
+  CHECK(flops(first, "qkv_proj").second.is_zero());
 }
 
 }  // namespace memest

@@ -138,6 +138,20 @@ TEST_CASE("Selective recompute runs the parts again that it names") {
   CHECK(count_flops(graph, job).backward == kept + flops(kLayers * (kLinear + kAttention)));
 }
 
+TEST_CASE("Results that are thrown away are made once more") {
+  Op norm = linear_op("norm", 0, 1);
+  norm.remade = Remade::norm;
+  Op reader = linear_op("up", 1, 2);
+  reader.drops = Remade::norm;
+  const Graph graph = stack_of({norm, reader}, kLayers, kHidden);
+  Job job = stack_job(kLayers, kHidden);
+  const Flops kept = count_flops(graph, job).backward;
+  job.training->recompute = SelectiveRecompute{.attention_core = false, .expert_activation = true};
+  CHECK(count_flops(graph, job).backward == kept);
+  job.training->recompute = SelectiveRecompute{.attention_core = false, .norms = true};
+  CHECK(count_flops(graph, job).backward == kept + flops(kLayers * kLinear));
+}
+
 TEST_CASE("A list of operators in a compiled layer runs again what a backward reads") {
   Op kept_product = linear_op("a", 0, 1);
   kept_product.kept_selectively = true;

@@ -34,6 +34,8 @@ struct Block {
   /// Bytes of the distinct storages that the block's ops save, parameters excluded, shared ones
   /// included only if `shared`.
   [[nodiscard]] Expr saved_bytes(bool shared) const;
+  /// As saved_bytes(), where `parts` are recomputed; tensors that enter them stay.
+  [[nodiscard]] Expr saved_bytes_beside(const SelectiveRecompute& parts) const;
   /// As saved_bytes(), where selective recompute drops what the attention core makes; tensors that
   /// enter the core stay.
   [[nodiscard]] Expr saved_bytes_without_attention_core() const;

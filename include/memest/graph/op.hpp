@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memest/graph/message.hpp"
+#include "memest/graph/remade.hpp"
 #include "memest/graph/tensor.hpp"
 #include "memest/spec/gpu/kernel_shape.hpp"
 
@@ -233,11 +234,12 @@ struct Op {
   /// Tokens that a causal attention looks back at, its own included, where its kernel leaves the
   /// others out; 0: at all before it.
   std::int64_t window = 0;
-  bool attention_core =
-      false;  ///< scores, softmax, dropout, values: selective recompute reruns these
-  bool feed_forward = false;      ///< rerun by recompute of the feed-forward alone
-  bool kept_selectively = false;  ///< selective recompute runs all of the block again but such
-                                  ///< ops, whose outputs it keeps
+  bool attention_core = false;      ///< scores, softmax, dropout, values: reruns of selective ones
+  bool feed_forward = false;        ///< rerun by recompute of the feed-forward alone
+  Remade remade = Remade::nothing;  ///< part of what makes such a result
+  Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
+  bool kept_selectively = false;    ///< selective recompute runs all of the block again but such
+                                    ///< ops, whose outputs it keeps
   bool causal =
       false;  ///< an attention contraction whose masked half some conventions do not count
 

@@ -1,4 +1,4 @@
-// An adapter that is trained instead of the model: peft's LoRA.
+// An adapter that is trained instead of the model: peft's LoRA, or Megatron-Bridge's.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ struct LoraAdapter {
   std::vector<std::string> whole_modules;  ///< trained in full, as copies beside the originals
   double dropout = 0;                      ///< on the adapter's input
   DType dtype = DType::fp32;               ///< of A and B
+  bool parallel = false;  ///< Megatron-Bridge's, whose targets are layers of Megatron's model
 };
 
 /// Whether `module` ("self_attn.q_proj") is what `target` ("q_proj") names, as peft compares them.

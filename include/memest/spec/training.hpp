@@ -37,6 +37,11 @@ struct FullRecompute {
 struct SelectiveRecompute {
   bool attention_core = true;
   bool feed_forward = false;
+  bool norms = false;              ///< what norms answer, thrown away once it was read
+  bool expert_activation = false;  ///< the same of the experts' activation
+
+  /// Whether some results are made again that later operations have saved.
+  [[nodiscard]] bool remakes() const { return norms || expert_activation; }
 };
 struct EveryRecompute {
   std::int64_t every = 1;

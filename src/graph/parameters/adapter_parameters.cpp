@@ -1,5 +1,6 @@
 #include "graph/parameters/adapter_parameters.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -92,7 +93,59 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
   }
 }
 
+/// Whether a layer's input lies in parts over the tensor-parallel ranks (RowParallelLinear).
+bool is_by_rows(std::string_view module) {
+  return is_named(module, "linear_proj") || is_named(module, "linear_fc2");
+}
+
+/// ParallelLinearAdapter's two matrices as this rank has them: beside a column-parallel layer both
+/// have rows of theirs, beside a row-parallel one the first has columns.
+void add_parallel_matrices(InventoryBuilder& result, const ParallelAdaptation& how,
+                           const ParameterTensor& target) {
+  const auto& [adapter, ranks] = how;
+  const std::string module(module_of(target.name));
+  const bool by_rows = is_by_rows(module);
+  const std::int64_t out = target.shape.front();
+  const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
+    result.add(
+        ParameterTensor{.name = module + name, .shape = std::move(shape), .count = target.count});
+  };
+  add(".adapter.linear_in.weight",
+      {by_rows ? adapter.rank : adapter.rank / ranks, target.shape.back()});
+  add(".adapter.linear_out.weight", {by_rows ? out / ranks : out, adapter.rank});
+}
+
+/// The tensors of one stretch of Megatron's model, whose layers are wrapped.
+void add_wrapped(InventoryBuilder& result, const Inventory& inventory,
+                 const ParallelAdaptation& how, const std::vector<PlacementStep>& steps) {
+  std::optional<ParameterTensor> target;  // its layer's tensors are written
+  const auto end_layer = [&] {
+    if (target) add_parallel_matrices(result, how, *target);
+    target.reset();
+  };
+  for (const PlacementStep& step : steps) {
+    if (step.buffer) {
+      add_as_they_are(result, inventory, step);
+      continue;
+    }
+    ParameterTensor tensor = inventory.parameters[step.row];
+    tensor.count = step.count;
+    tensor.trainable = false;
+    if (target && module_of(target->name) != module_of(tensor.name)) end_layer();
+    if (is_target(how.adapter, tensor)) target = tensor;
+    result.add(std::move(tensor));
+  }
+  end_layer();
+}
+
 }  // namespace
+
+Inventory with_parallel_adapter(const Inventory& inventory, const ParallelAdaptation& how) {
+  return rewritten(inventory,
+                   [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
+                     add_wrapped(result, inventory, how, steps);
+                   });
+}
 
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how) {
   return rewritten(inventory,

@@ -1,6 +1,8 @@
 // The parameters that an adapter adds to a model's.
 #pragma once
 
+#include <cstdint>
+
 #include "memest/spec/adapter.hpp"
 #include "memest/spec/model.hpp"
 
@@ -14,5 +16,14 @@ struct Adaptation {
 /// `inventory` frozen, with the adapter's matrices behind every target's own, as peft registers
 /// them.
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how);
+
+struct ParallelAdaptation {
+  const LoraAdapter& adapter;
+  std::int64_t ranks = 1;  ///< tensor-parallel ones, one of which `inventory` is of
+};
+
+/// `inventory` of Megatron's model frozen, its layers wrapped by Megatron-Bridge (LoRALinear,
+/// ParallelLinearAdapter).
+Inventory with_parallel_adapter(const Inventory& inventory, const ParallelAdaptation& how);
 
 }  // namespace memest

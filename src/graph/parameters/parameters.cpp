@@ -7,6 +7,7 @@
 #include "graph/parameters/adapter_parameters.hpp"
 #include "graph/parameters/decoder_parameters.hpp"
 #include "graph/parameters/low_rank_parameters.hpp"
+#include "graph/parameters/megatron_parameters.hpp"
 #include "graph/parameters/parameter_names.hpp"
 #include "graph/parameters/quantized_parameters.hpp"
 #include "graph/parameters/shared_parameters.hpp"
@@ -118,9 +119,18 @@ struct ParameterWriter {
   Inventory operator()(const Inventory& inventory) const { return inventory; }
 };
 
+/// The parameters of all ranks where an adapter's targets are named as Megatron's layers are.
+Inventory parameters_of_whole_megatron(const ModelSpec& model) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  LoweringPolicy whole;
+  whole.implementation.layers = LayerSpec::local;
+  return with_parallel_adapter(parameters_of_megatron(decoder, whole), {*model.adapter, 1});
+}
+
 }  // namespace
 
 Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
+  if (model.adapter && model.adapter->parallel) return parameters_of_whole_megatron(model);
   const std::string_view type = stored_type(model.model_type, implementation);
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
   const bool stored_in_out = names_of(model.model_type).stored_in_out;

@@ -13,6 +13,12 @@ void BackwardPass::run(Slice sites) {
   while (before > 0 && checkpoints.list[before - 1].end > sites.end) --before;
   std::uint32_t i = sites.end;
   while (i > sites.begin) {
+    make_again(i - 1);
+    if (const auto part = checkpoints.part_at(i - 1)) {
+      i = checkpoints.remade[*part].begin;
+      run_remade(node, *part);
+      continue;
+    }
     if (before > 0 && i == checkpoints.list[before - 1].end) {
       --before;
       i = checkpoints.list[before].begin;

@@ -92,6 +92,8 @@ class BackwardPass {
   void drop_inputs(std::size_t checkpoint);
   [[nodiscard]] StorageId& input_of(std::size_t checkpoint);
   void end_checkpoint(Node& node);
+  void make_again(std::uint32_t site);
+  void run_remade(Node& node, std::size_t part);
   void copy_leaves(Node& node);
   [[nodiscard]] static bool is_leaf(const Node& node, Cell cell);
 

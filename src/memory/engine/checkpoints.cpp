@@ -159,13 +159,86 @@ std::vector<Checkpoint> list_of(const Graph& graph, const ForwardOrder& order,
   return cuts ? cut_behind_attention(graph, order, std::move(layers)) : layers;
 }
 
+/// Part by part of what the plan makes again: consecutive ops of a kind, up to the op that drops
+/// it.
+class RemadeResults {
+ public:
+  RemadeResults(const Graph& graph, const ForwardOrder& order, const SelectiveRecompute& parts)
+      : graph_(graph), order_(order), parts_(parts) {}
+
+  [[nodiscard]] std::vector<RemadeResult> list() const {
+    std::vector<RemadeResult> list;
+    const auto count = static_cast<std::uint32_t>(order_.sites().size());
+    for (std::uint32_t i = 0; i < count;) {
+      const Remade kind = op(i).remade;
+      if (!remakes(parts_, kind)) {
+        ++i;
+        continue;
+      }
+      RemadeResult part;
+      part.begin = i;
+      while (i < count && op(i).remade == kind) ++i;
+      part.end = i;
+      part.behind = part.end;
+      while (op(part.behind).drops != kind) ++part.behind;
+      describe(part);
+      list.push_back(std::move(part));
+    }
+    return list;
+  }
+
+ private:
+  [[nodiscard]] const Op& op(std::uint32_t at) const {
+    const OpSite& site = order_.sites()[at];
+    return graph_.blocks[order_.instances()[site.instance].block].ops[site.op];
+  }
+
+  void describe(RemadeResult& part) const {
+    const OpSite& last = order_.sites()[part.end - 1];
+    part.result = order_.storage_cell(last.instance, op(part.end - 1).outputs.front());
+    part.inputs = order_.inputs_of(graph_, part.begin, part.end);
+    std::vector<Cell> made;
+    for (std::uint32_t i = part.begin; i < part.end; ++i) {
+      const OpSite& site = order_.sites()[i];
+      const OpProgram& program = order_.op(site);
+      for (std::uint32_t k = program.handed.begin; k < program.handed.end; ++k) {
+        const HandedGradient& handed = order_.program(site).handed[k];
+        const Cell target = order_.cell(site.instance, handed.input);
+        const bool inside = std::find(made.begin(), made.end(), target) != made.end();
+        if (!handed.to_parameter && !inside) part.leaving.push_back({i, k, target});
+      }
+      for (const TensorId id : op(i).outputs) made.push_back(order_.cell(site.instance, id));
+    }
+  }
+
+  const Graph& graph_;
+  const ForwardOrder& order_;
+  const SelectiveRecompute& parts_;
+};
+
+void add_remade(Checkpoints& checkpoints, const Graph& graph, const ForwardOrder& order) {
+  checkpoints.remade = RemadeResults(graph, order, *checkpoints.plan.parts).list();
+  checkpoints.parts_of_sites.assign(order.sites().size(), 0);
+  checkpoints.drops_of_sites.assign(order.sites().size(), 0);
+  std::uint32_t number = 0;
+  for (const RemadeResult& part : checkpoints.remade) {
+    ++number;
+    for (std::uint32_t i = part.begin; i < part.end; ++i) checkpoints.parts_of_sites[i] = number;
+    checkpoints.drops_of_sites[part.behind] = number;
+  }
+}
+
 }  // namespace
 
 /// The hooks of what is saved hold a checkpoint's inputs (torch/utils/checkpoint.py, PyTorch 2.11,
 /// _CheckpointFrame): where nothing is saved, before the first gradient, nobody does.
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
                            const CheckpointPlan& plan, std::int64_t tensor_ranks) {
-  Checkpoints checkpoints{plan, list_of(graph, order, plan), plan.distributes ? tensor_ranks : 1};
+  Checkpoints checkpoints;
+  checkpoints.plan = plan;
+  checkpoints.list = list_of(graph, order, plan);
+  checkpoints.shares = plan.distributes ? tensor_ranks : 1;
+  if (plan.parts && plan.parts->remakes()) add_remade(checkpoints, graph, order);
   if (plan.holds_answer) return checkpoints;
   std::erase_if(checkpoints.list, [](const Checkpoint& one) { return one.first_kept == one.end; });
   return checkpoints;

@@ -1,7 +1,9 @@
 // Which stretches of the forward order are recomputed, and from what.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "memest/spec/checkpoint_plan.hpp"
@@ -19,11 +21,48 @@ struct Checkpoint {
   std::int64_t input_bytes = 0;  ///< of the first one, where it is a block's
 };
 
+/// Ops [begin, end) of the forward order whose last result is thrown away behind op `behind` and
+/// made again before that one's backward (graph/remade.hpp).
+struct RemadeResult {
+  /// A gradient that leaves the part: HandedGradient number `handed` of the op at `site`.
+  struct Leaving {
+    std::uint32_t site = 0;
+    std::uint32_t handed = 0;
+    Cell target = 0;
+  };
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  std::uint32_t behind = 0;
+  Cell result = 0;  ///< of its storage
+  std::vector<Cell> inputs;
+  std::vector<Leaving> leaving;
+};
+
 struct Checkpoints {
   CheckpointPlan plan;
-  std::vector<Checkpoint> list;  ///< in forward order, disjoint
+  std::vector<Checkpoint> list;      ///< in forward order, disjoint
+  std::vector<RemadeResult> remade;  ///< in forward order, disjoint, outside of `list`
   /// A first argument is kept as this rank's share, over so many ranks; 1: whole.
   std::int64_t shares = 1;
+  /// By op of the forward order, one more than a number in `remade`; empty where that is.
+  std::vector<std::uint32_t> parts_of_sites = {};
+  std::vector<std::uint32_t> drops_of_sites = {};
+
+  /// The number in `remade` of the part that the op is in, and of that whose result is thrown away
+  /// behind it.
+  [[nodiscard]] std::optional<std::size_t> part_at(std::uint32_t site) const {
+    return number_at(parts_of_sites, site);
+  }
+  [[nodiscard]] std::optional<std::size_t> dropped_behind(std::uint32_t site) const {
+    return number_at(drops_of_sites, site);
+  }
+
+ private:
+  [[nodiscard]] static std::optional<std::size_t> number_at(const std::vector<std::uint32_t>& of,
+                                                            std::uint32_t site) {
+    if (of.empty() || of[site] == 0) return std::nullopt;
+    return of[site] - 1U;
+  }
 };
 
 /// The checkpoints that `plan` means, over `tensor_ranks` where it distributes their arguments.

@@ -53,6 +53,7 @@ FlightState fresh_flight(const ForwardOrder& order, const Checkpoints& checkpoin
   state.held.assign(order.cells(), 0);
   state.slots.resize(order.cells());
   state.inputs_of.resize(checkpoints.list.size());
+  state.remade.resize(checkpoints.remade.size());
   state.selected.assign(checkpoints.plan.selects ? order.cells() : 0, kNoStorage);
   return state;
 }
@@ -147,6 +148,12 @@ StorageId Engine::backward_stage(std::size_t stage, StorageId gradient) {
   state_.now.slots[sites.output] = {gradient, Reach::directly, true};
   BackwardPass(state_).run({sites.begin, sites.end});
   return take_gradient_of_input();
+}
+
+std::vector<StorageId> Engine::backward_first_stage(std::size_t stage, StorageId gradient) {
+  state_.now.slots[order().stages()[stage].output] = {gradient, Reach::directly, true};
+  BackwardPass(state_).run({order().stages()[stage].begin, order().stages()[stage].end});
+  return take_kept_with_loss();
 }
 
 StorageId Engine::take_gradient_of_input() {

@@ -53,6 +53,8 @@ class Engine {
   /// The backward of a stage from its result's gradient, of which the caller gives up one
   /// reference. Answers the gradient of its input.
   StorageId backward_stage(std::size_t stage, StorageId gradient);
+  /// As above, of the stage with the embeddings: answers what take_kept_with_loss() does.
+  [[nodiscard]] std::vector<StorageId> backward_first_stage(std::size_t stage, StorageId gradient);
   /// The first part of backward_stage(): no parameter's gradient is made. `kept` is for the second.
   StorageId backward_inputs(const SplitBackward& plan, std::size_t stage, StorageId gradient,
                             std::vector<StorageId>& kept);

@@ -18,6 +18,14 @@ struct GradientSlot {
   bool arrived = false;  ///< a tensor without elements has no storage
 };
 
+/// A result that was thrown away, until the backward of what made it has run (graph/remade.hpp).
+struct RemadeState {
+  std::vector<StorageId> inputs;  ///< that its checkpoint saved
+  StorageId thrown = kNoStorage;  ///< as the forward made it
+  std::uint32_t readers = 0;      ///< that have saved it
+  StorageId again = kNoStorage;   ///< as the second forward made it
+};
+
 struct FlightState {
   std::vector<StorageId> storages;        ///< by cell
   std::vector<std::uint8_t> held;         ///< by cell: references of the running program
@@ -25,6 +33,7 @@ struct FlightState {
   std::vector<StorageId> inputs;          ///< of all checkpoints
   std::vector<Slice> inputs_of;           ///< by checkpoint
   std::vector<StorageId> selected;        ///< by cell: kept by a selective checkpoint
+  std::vector<RemadeState> remade;        ///< by Checkpoints::remade
   std::vector<StorageId> kept_with_loss;  ///< see Engine::take_kept_with_loss()
 };
 

@@ -20,14 +20,17 @@ void ForwardPass::run(Slice sites) {
   while (next < checkpoints.size() && checkpoints[next].begin < sites.begin) ++next;
   for (std::uint32_t i = sites.begin; i < sites.end; ++i) {
     const bool ahead = next < checkpoints.size();
-    const bool inside = ahead && i >= checkpoints[next].begin;
+    const auto part = engine_.checkpoints.part_at(i);
+    const bool inside = part || (ahead && i >= checkpoints[next].begin);
     if (ahead && i == checkpoints[next].begin) hold_inputs(next);
+    if (part && i == engine_.checkpoints.remade[*part].begin) hold_inputs_of_part(*part);
     const bool takes_loss = all[i].op == 0 && all[i].instance + 1 == order_.instances().size();
     if (takes_loss && engine_.settings.loss_with_backward) recorder_.enter_phase(Phase::backward);
     hook_before(all[i]);
     run(all[i], !inside);
     hook_after(all[i]);
-    if (inside && i + 1 == checkpoints[next].end) cut_input(next++);
+    if (ahead && i + 1 == checkpoints[next].end) cut_input(next++);
+    if (const auto dropped = engine_.checkpoints.dropped_behind(i)) throw_away(*dropped);
   }
 }
 

@@ -43,6 +43,8 @@ class ForwardPass {
   void end_references_of(const Checkpoint& checkpoint, std::uint32_t end);
   /// Megatron's distribute_saved_activations: the first argument is gathered from its shares.
   void gather_input(std::size_t checkpoint);
+  /// Makes again what the part answers, number `part` of Checkpoints::remade.
+  void make_again(std::size_t part);
   /// The checkpoint's argument comes back from the host, where it waits there.
   void unpack_input(std::size_t checkpoint);
 
@@ -82,6 +84,8 @@ class ForwardPass {
   void hold_inputs(std::size_t checkpoint);
   void cut_input(std::size_t checkpoint);
   void run_again(const OpSite& site);
+  void hold_inputs_of_part(std::size_t part);
+  void throw_away(std::size_t part);
   StorageId make_input(const Checkpoint& checkpoint, std::int64_t bytes, Origin origin);
 
   [[nodiscard]] BlockHooks* hooks() const {

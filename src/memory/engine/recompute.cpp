@@ -1,7 +1,7 @@
 // Checkpoints in both passes: torch.utils.checkpoint, PyTorch 2.11, with use_reentrant=False
 // (saved-tensor hooks: it recomputes when the first saved tensor is unpacked) and True (an autograd
-// function with a backward of its own), and Megatron's tensor_parallel.checkpoint
-// (megatron/core/tensor_parallel/random.py, CheckpointFunction).
+// function with a backward of its own), and Megatron's tensor_parallel.checkpoint and
+// CheckpointWithoutOutput (megatron/core/tensor_parallel/random.py, 0.16.1).
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +9,18 @@
 #include "memory/engine/forward_pass.hpp"
 
 namespace memest {
+namespace {
+
+/// How the op at `site` makes the storage of `cell`.
+const MadeStorage& maker_of(const ForwardOrder& order, const OpSite& site, Cell cell) {
+  const BlockProgram& program = order.program(site);
+  const OpProgram& op = order.op(site);
+  std::uint32_t at = op.made.begin;
+  while (order.cell(site.instance, program.made[at].tensor) != cell) ++at;
+  return program.made[at];
+}
+
+}  // namespace
 
 void ForwardPass::hold_inputs(std::size_t index) {
   const Checkpoints& checkpoints = engine_.checkpoints;
@@ -244,6 +256,78 @@ void BackwardPass::copy_leaves(Node& node) {
     const StorageId copy = recorder_.allocate(leaf.bytes, leaf.label);
     recorder_.release(std::exchange(slot.storage, copy));
     slot.reach = Reach::directly;
+  }
+}
+
+/// CheckpointWithoutOutputFunction.forward: ctx.save_for_backward of what it is called with.
+void ForwardPass::hold_inputs_of_part(std::size_t part) {
+  RemadeState& state = now_.remade[part];
+  state = {};
+  for (const Cell cell : engine_.checkpoints.remade[part].inputs) {
+    recorder_.retain(now_.storages[cell]);
+    state.inputs.push_back(now_.storages[cell]);
+  }
+}
+
+/// discard_output_and_register_recompute: output.untyped_storage().resize_(0), whoever names or has
+/// saved the tensor.
+void ForwardPass::throw_away(std::size_t part) {
+  const Cell result = engine_.checkpoints.remade[part].result;
+  RemadeState& state = now_.remade[part];
+  state.thrown = std::exchange(now_.storages[result], kNoStorage);
+  const std::uint32_t references = recorder_.references(state.thrown);
+  state.readers = references - std::min<std::uint32_t>(references, now_.held[result]);
+  for (std::uint32_t i = 0; i < references; ++i) recorder_.release(state.thrown);
+}
+
+/// _recompute: the function runs again, with gradients; its answer is copied into a storage of the
+/// same size for those who have saved the tensor, and held for its own backward.
+void ForwardPass::make_again(std::size_t part) {
+  const RemadeResult& what = engine_.checkpoints.remade[part];
+  RemadeState& state = now_.remade[part];
+  for (std::uint32_t i = what.begin; i < what.end; ++i) run(order_.sites()[i], true);
+  state.again = now_.storages[what.result];
+  now_.held[what.result] = 0;
+  const OpSite& last = order_.sites()[what.end - 1];
+  const MadeStorage& made = maker_of(order_, last, what.result);
+  const StorageId restored = recorder_.allocate(made.bytes, label_of(last, made));
+  for (std::uint32_t i = 0; i < state.readers; ++i) recorder_.retain(restored);
+  recorder_.release(restored);
+  now_.storages[what.result] = restored;
+  std::ranges::replace(now_.inputs, state.thrown, restored);
+}
+
+/// A hook of the tensor that the op at `site` made, before its node runs.
+void BackwardPass::make_again(std::uint32_t site) {
+  const auto part = engine_.checkpoints.dropped_behind(site);
+  if (part) ForwardPass(engine_, recompute_settings()).make_again(*part);
+}
+
+/// CheckpointWithoutOutputFunction.backward: a backward of its own, whose gradients are added to
+/// those that wait outside once it has returned.
+void BackwardPass::run_remade(Node& node, std::size_t part) {
+  const RemadeResult& what = engine_.checkpoints.remade[part];
+  RemadeState& state = now_.remade[part];
+  std::vector<GradientSlot> outside;
+  for (const RemadeResult::Leaving& leaving : what.leaving) {
+    outside.push_back(std::exchange(now_.slots[leaving.target], {}));
+  }
+  const OpSite& last = order_.sites()[what.end - 1];
+  const TensorId answer = order_.program(last).tensors[order_.op(last).outputs.begin];
+  const StorageId incoming = now_.slots[order_.cell(last.instance, answer)].storage;
+  recorder_.retain(incoming);
+  for (std::uint32_t i = what.end; i > what.begin; --i) run_node(node, order_.sites()[i - 1]);
+  recorder_.release(std::exchange(state.again, kNoStorage));
+  recorder_.release(incoming);
+  for (const StorageId input : state.inputs) recorder_.release(input);
+  for (std::size_t i = 0; i < what.leaving.size(); ++i) {
+    const RemadeResult::Leaving& leaving = what.leaving[i];
+    const OpSite& site = order_.sites()[leaving.site];
+    const HandedGradient& handed = order_.program(site).handed[leaving.handed];
+    const GradientSlot own = std::exchange(now_.slots[leaving.target], outside[i]);
+    if (own.arrived) {
+      put(now_.slots[leaving.target], own, {handed.sum_bytes, sum_label(site, handed)});
+    }
   }
 }
 

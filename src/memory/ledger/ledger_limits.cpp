@@ -12,7 +12,8 @@ namespace {
 bool is_own_checkpoint(const Recompute& recompute) {
   const auto* full = std::get_if<FullRecompute>(&recompute);
   const auto* parts = std::get_if<SelectiveRecompute>(&recompute);
-  return (full != nullptr && full->distribute) || (parts != nullptr && parts->feed_forward);
+  return (full != nullptr && full->distribute) ||
+         (parts != nullptr && (parts->feed_forward || parts->remakes()));
 }
 
 }  // namespace
@@ -22,6 +23,11 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
     return Unavailable{
         "the closed form of adapters that are trained over shards is not available yet: events "
         "alone answer"};
+  }
+  if (job.model.adapter && job.model.adapter->parallel) {
+    return Unavailable{
+        "the closed form of adapters of Megatron's layers is not available yet: events alone "
+        "answer"};
   }
   if (is_megatron_deepspeed(job)) {
     return Unavailable{

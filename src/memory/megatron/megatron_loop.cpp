@@ -173,7 +173,17 @@ StorageId MegatronLoop::backward_of_loss(Flight& flight, HeldStorage& loss) {
       make(order_.loss_bytes(), Holding::passing_gradients, LoopTensor::loss_gradient);
   gradient.drop();
   flight.mask.drop();
-  return engine_.backward_stage(static_cast<std::size_t>(flight.chunk), spread.give_up());
+  return backward_of_stage(flight, spread.give_up());
+}
+
+/// Answers the gradient of what another stage has sent.
+StorageId MegatronLoop::backward_of_stage(Flight& flight, StorageId gradient) {
+  const auto chunk = static_cast<std::size_t>(flight.chunk);
+  if (!is_first(flight.chunk)) return engine_.backward_stage(chunk, gradient);
+  for (const StorageId leaf : engine_.backward_first_stage(chunk, gradient)) {
+    flight.leaves.push_back(recorder_.adopt(leaf));
+  }
+  return kNoStorage;
 }
 
 void MegatronLoop::micro_step(std::uint16_t number) {
@@ -183,9 +193,11 @@ void MegatronLoop::micro_step(std::uint16_t number) {
   recorder_.end();
   recorder_.begin(Phase::backward, number);
   add_loss(std::move(per_token), flight);
+  leaves_.drop();
   HeldStorage scaled;
   backward_of_loss(flight, scaled);
   scaled.drop();
+  leaves_ = std::move(flight.leaves);
   flight.attention_mask.drop();
   recorder_.end();
 }
@@ -227,7 +239,8 @@ void MegatronLoop::run_backward(std::int64_t chunk, HeldStorage gradient) {
   HeldStorage scaled;
   const StorageId of_input =
       is_last(chunk) ? backward_of_loss(flight, place_.chunks > 1 ? scaled : flight.output->data)
-                     : engine_.backward_stage(static_cast<std::size_t>(chunk), gradient.give_up());
+                     : backward_of_stage(flight, gradient.give_up());
+  flight.output->leaves = std::move(flight.leaves);
   scaled.drop();
   flight.attention_mask.drop();
   if (by_deepspeed_ && !is_last(chunk)) flight.output->data.drop();
@@ -327,6 +340,7 @@ void MegatronLoop::run_interleaved() {
 
 void MegatronLoop::end_pipeline() {
   output_.reset();
+  leaves_.drop();
   if (!by_deepspeed_) gradient_.drop();
   sent_back_.drop();
 }

@@ -44,6 +44,7 @@ class MegatronLoop {
   struct Output {
     std::shared_ptr<Received> input;  ///< null in the first stage
     HeldStorage data;
+    HeldVector leaves;  ///< of its graph: frozen embeddings' result and the gradient of that
   };
   /// A micro-step between its forward and its backward in one chunk.
   struct Flight {
@@ -52,6 +53,7 @@ class MegatronLoop {
     HeldStorage mask;  ///< of the losses that count
     HeldStorage attention_mask;
     HeldStorage counted_loss;  ///< how many they are
+    HeldVector leaves;         ///< see Output
     FlightState state;
   };
 
@@ -67,6 +69,7 @@ class MegatronLoop {
   void add_loss(HeldStorage per_token, Flight& flight);
   void scale_auxiliary_loss();
   StorageId backward_of_loss(Flight& flight, HeldStorage& loss);
+  StorageId backward_of_stage(Flight& flight, StorageId gradient);
   void micro_step(std::uint16_t number);
   void run_forward(std::int64_t chunk, std::shared_ptr<Received> input);
   void send_output(bool loss);
@@ -93,6 +96,7 @@ class MegatronLoop {
   std::vector<std::shared_ptr<Received>> model_inputs_;  // by chunk: set_input_tensor holds them
   std::vector<HeldStorage> tokens_;  // by chunk: what its data iterator made last
   HeldVector losses_;                // of the step
+  HeldVector leaves_;                // of the last graph, where there is no pipeline
   HeldStorage auxiliary_scale_;      // MoEAuxLossAutoScaler.main_loss_backward_scale
   std::deque<Flight> flights_;
   // By chunk, of an interleaved schedule: what was received and waits.

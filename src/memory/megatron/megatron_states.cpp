@@ -55,7 +55,9 @@ void MegatronStates::lay_out_chunk(std::size_t chunk, std::size_t begin, std::si
     Buffer buffer{of_experts, narrow, {}, {}};
     std::vector<FlatParameter> parameters;
     for (std::size_t i = begin; i < end; ++i) {
-      if (row(i).expert_parallel != of_experts || weights_.in_eight_bits(i) != narrow) continue;
+      // distributed_data_parallel.py: what wants no gradient is in no buffer, and stays.
+      if (!row(i).trainable || row(i).expert_parallel != of_experts) continue;
+      if (weights_.in_eight_bits(i) != narrow) continue;
       buffer.parameters.push_back(i);
       parameters.push_back({elements(i), row(i).output_head && parallelism.pipeline > 1});
     }
@@ -190,7 +192,8 @@ std::int64_t MegatronStates::tensor_summed_elements() const {
   if (job_.parallelism.tensor == 1) return 0;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < weights_.count(); ++i) {
-    if (summed_over_tensor_ranks(row(i), job_.parallelism)) total += elements(i);
+    const bool summed = row(i).trainable && summed_over_tensor_ranks(row(i), job_.parallelism);
+    if (summed) total += elements(i);
   }
   return total;
 }

@@ -100,12 +100,21 @@ void MegatronWeights::place_buffer(std::size_t buffer, Recorder& recorder) const
 }
 
 void MegatronWeights::place(const ModelTensors& tensors, Recorder& recorder) {
+  // An adapter's are made around the model that stands (PEFT.__call__), both before what follows.
+  const bool adapted = job_.model.adapter.has_value();
+  const auto is_adapters = [&](std::size_t i) { return adapted && row(i).trainable; };
+  const auto make = [&](std::size_t i) {
+    weights_[i] = recorder.make(own_bytes(i), parameter_label(Holding::weights, i, 0));
+  };
   for (const auto& [is_buffer, i] : tensors.order) {
     if (is_buffer) {
       place_buffer(i, recorder);
-    } else if (!made_on_host(i)) {
-      weights_[i] = recorder.make(own_bytes(i), parameter_label(Holding::weights, i, 0));
+    } else if (!made_on_host(i) && !is_adapters(i)) {
+      make(i);
     }
+  }
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (is_adapters(i)) make(i);
   }
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (made_on_host(i)) weights_[i] = weight(i, type_on_host(i), recorder);

@@ -74,9 +74,8 @@ Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
 }
 
 /// Bytes of each block's own that stay where the parts of layers are recomputed.
-Expr saved_beside_parts(const Block& block) {
-  return block.checkpointable ? block.saved_bytes_without_attention_core()
-                              : block.saved_bytes(false);
+Expr saved_beside_parts(const Block& block, const SelectiveRecompute& parts) {
+  return block.checkpointable ? block.saved_bytes_beside(parts) : block.saved_bytes(false);
 }
 
 }  // namespace
@@ -88,7 +87,7 @@ Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training) {
   if (!plan.parts) return graph.saved_bytes().bytes(sizes);
   Expr saved = graph.shared_saved_bytes(true);
   for (const BlockRun& run : graph.order) {
-    saved += run.repeat * saved_beside_parts(graph.blocks[run.block]);
+    saved += run.repeat * saved_beside_parts(graph.blocks[run.block], *plan.parts);
   }
   return saved.bytes(sizes);
 }
@@ -105,7 +104,7 @@ std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& 
     // torchtitan's selective checkpoint keeps the listed outputs and, as any checkpoint, the input.
     Expr kept = block.saved_bytes(false);
     if (plan.selects) kept = block.selectively_kept_bytes() + input_storage(block).bytes();
-    if (plan.parts) kept = saved_beside_parts(block);
+    if (plan.parts) kept = saved_beside_parts(block, *plan.parts);
     const Expr dropped = block.saved_bytes(false) - kept;
     for (std::int64_t layer = 0; layer < run.repeat; ++layer, ++next) {
       if (block.checkpointable) layers.push_back((saved[next] - dropped).bytes(sizes));

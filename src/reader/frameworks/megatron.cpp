@@ -324,7 +324,7 @@ bool asks_for_megatrons_recompute(const Job& job) {
     return full->method != RecomputeMethod::uniform || full->layers != 1 || full->distribute;
   }
   const auto* parts = std::get_if<SelectiveRecompute>(&training_of(job).recompute);
-  return parts != nullptr && parts->feed_forward;
+  return parts != nullptr && (parts->feed_forward || parts->remakes());
 }
 
 /// The losses over shards of the vocabulary are Megatron's.
@@ -367,6 +367,8 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
   check_rules(kRules, root, job, diagnostics);
   check_megatron_units(root, job, diagnostics);
   check_te_linears(root, job, diagnostics);
+  check_megatron_recompute(root, job, diagnostics);
+  check_megatron_adapter(root, job, diagnostics);
   check_rules(megatron_stage_rules(), root, job, diagnostics);
   check_rules(pipeline_rules(), root, job, diagnostics);
 }

@@ -13,6 +13,14 @@ namespace memest {
 /// only it does where another runs. `root` is the spec.
 void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics);
 
+/// Whether adapters are Megatron-Bridge's, of Megatron's own linear layers.
+bool adapts_parallel_layers(const Implementation& implementation);
+/// Refuses an adapter that Megatron-Bridge does not train so.
+void check_megatron_adapter(const Value& root, const Job& job, Diagnostics& diagnostics);
+
+/// Refuses results that are thrown away and made again where Megatron has none.
+void check_megatron_recompute(const Value& root, const Job& job, Diagnostics& diagnostics);
+
 /// Under Megatron 'fsdp' of version 2 is Megatron-FSDP, which is its ZeRO 3.
 void share_by_megatron_units(Job& job);
 /// Refuses what Megatron-FSDP does not run.

@@ -16,7 +16,8 @@ namespace memest {
 namespace {
 
 /// Nothing where no adapter is trained.
-std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
+/// `parallel`: of Megatron's layers.
+std::optional<LoraAdapter> read_adapter(const Value& training, DType weights, bool parallel) {
   const Value* written = training.find("adapter");
   const Value* lora = written == nullptr ? nullptr : written->find("lora");
   if (lora == nullptr && written != nullptr) lora = written->find("qlora");
@@ -31,8 +32,10 @@ std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
   names("targets", adapter.targets);
   names("modules_to_save", adapter.whole_modules);
   adapter.dropout = as_number(lora->find("dropout")).value_or(0);
-  // peft widens 16-bit adapters only.
-  const bool widens = as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
+  adapter.parallel = parallel;
+  // peft widens 16-bit adapters only; ParallelLinearAdapter takes the model's type.
+  const bool widens =
+      !parallel && as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
   adapter.dtype = widens ? DType::fp32 : weights;
   return adapter;
 }
@@ -65,7 +68,7 @@ class TrainingReader {
     spec.implementation =
         read_implementation(training_.find("implementation"), context_.model, diagnostics_);
     read_recipe(spec);
-    adapt_recipe(spec.recipe);
+    adapt_recipe(spec.recipe, spec.implementation);
     read_hold_outputs(spec);
     read_optimizer(training_, spec, diagnostics_);
     spec.recompute = recompute();
@@ -261,9 +264,10 @@ class TrainingReader {
   }
 
   /// An adapter's gradients and states are of its own type.
-  void adapt_recipe(Recipe& recipe) {
-    adapter_ = read_adapter(training_, recipe.weights);
-    if (!adapter_) return;
+  void adapt_recipe(Recipe& recipe, const Implementation& implementation) {
+    const bool parallel = adapts_parallel_layers(implementation);
+    adapter_ = read_adapter(training_, recipe.weights, parallel);
+    if (!adapter_ || parallel) return;
     if (recipe.master || recipe.gathered_units || recipe.fp8_weight_copies > 0) {
       diagnostics_.push_back(unavailable_at(
           training_.find("adapter")->span, "an adapter under the precision " + quote(recipe.name),
@@ -316,7 +320,9 @@ class TrainingReader {
                          [word](const Value& part) { return part.text == word; });
     };
     return SelectiveRecompute{.attention_core = has("attention-core"),
-                              .feed_forward = has("feed-forward")};
+                              .feed_forward = has("feed-forward"),
+                              .norms = has("norm"),
+                              .expert_activation = has("moe-activation")};
   }
 
   [[nodiscard]] static Recompute chosen_recompute(const Value& blocks) {

@@ -35,10 +35,8 @@ constexpr Key kOptimizerKeys[] = {
 };
 
 // Megatron's recompute_modules: core_attn, mlp, moe_act and layernorm.
-constexpr Word kSelectiveWords[] = {{"attention-core"},
-                                    {"feed-forward"},
-                                    {"moe-activation", "recompute of expert activations alone"},
-                                    {"norm", "recompute of the norms alone"}};
+constexpr Word kSelectiveWords[] = {
+    {"attention-core"}, {"feed-forward"}, {"moe-activation"}, {"norm"}};
 constexpr Shapes kSelectiveItem = {choice(kSelectiveWords)};
 constexpr Word kMethods[] = {{"uniform"}, {"block"}};
 constexpr Key kFullKeys[] = {

@@ -132,8 +132,9 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const auto passed = static_cast<double>(size_of(recipe.passed_weights()));
   const double narrowed =
       part.in_fp8.elements * (passed - static_cast<double>(size_of(DType::fp8)));
-  const double weights = part.held.weights * passed - narrowed;
   const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
+  // Whole weights are gathered where the ranks have stepped a share each: not frozen ones.
+  const double weights = (by_unit ? part.held.weights : part.held.trained) * passed - narrowed;
   const double buckets = by_unit ? part.units : buckets_of(part, gradients, size);
   const double units = by_unit ? part.units : part.parallelism.overlap_param_gather ? buckets : 1;
   // Without shards every rank needs the whole sum; a rank that steps a shard needs the sum of that.

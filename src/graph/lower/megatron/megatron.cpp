@@ -6,15 +6,18 @@
 #include <string>
 #include <utility>
 
+#include "graph/lower/megatron/megatron_adapter.hpp"
 #include "graph/lower/megatron/megatron_quantized.hpp"
 
 namespace memest {
 namespace {
 
-MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+MegatronContext context_of(const ModelSpec& model, const LoweringPolicy& policy) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
   const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
   const SoftmaxAttention attention = heads_of(decoder.attention);
   MegatronContext context{decoder, attention, {}, policy};
+  if (model.adapter) context.adapter = &*model.adapter;
   if (latent != nullptr) context.latent = *latent;
   for (const LayerKind& kind : decoder.kinds) {
     if (const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward)) {
@@ -42,15 +45,25 @@ class StageWriter {
   StageWriter(const MegatronContext& context, Graph& graph) : context_(context), graph_(graph) {}
 
   void write(const ModelPart& part) {
-    if (part.embedding) append(embedding_, 1, [&] { return megatron_embedding(context_); });
+    const bool named = context_.adapter != nullptr && part.count > 0;
+    if (part.embedding) append(embedding_, 1, [&] { return megatron_embedding(context_, named); });
     std::int64_t first = part.first;
+    wanted_ = wants_embeddings(part);
     // A stage without the embedding computes the table of angles itself (GPTModel._preprocess runs
     // on every stage).
     if (!part.embedding && part.count > 0 && context_.rotates()) {
       append_layers(layer(first, true), 1);
       ++first;
     }
+    // Behind the first adapter all that follows wants a gradient.
+    if (!wanted_ && part.count > 0) {
+      last_ = part.count == 1 && !part.head ? first : -1;
+      append_layers(layer(first), 1);
+      wanted_ = true;
+      ++first;
+    }
     const std::int64_t end = part.first + part.count;
+    last_ = part.embedding && named && !part.head ? end - 1 : -1;
     while (first < end) {
       std::int64_t next = first + 1;
       while (next < end && layer(next) == layer(first)) ++next;
@@ -78,8 +91,19 @@ class StageWriter {
   [[nodiscard]] MegatronLayer layer(std::int64_t index, bool makes_table = false) const {
     const DecoderSpec& decoder = context_.decoder;
     const LayerKind& kind = decoder.kinds[decoder.kind_of(index)];
-    return {makes_table, std::holds_alternative<MixtureOfExperts>(kind.feed_forward),
-            context_.in_bf16(index), kind.sliding_window.value_or(0)};
+    return {makes_table,
+            std::holds_alternative<MixtureOfExperts>(kind.feed_forward),
+            context_.in_bf16(index),
+            kind.sliding_window.value_or(0),
+            wanted_,
+            index == last_};
+  }
+
+  /// Frozen embeddings want none, but where whole layers are recomputed: Megatron-Bridge has their
+  /// input require a gradient then (peft/recompute.py, maybe_enable_recompute_inputs_grad).
+  [[nodiscard]] bool wants_embeddings(const ModelPart& part) const {
+    return context_.adapter == nullptr || !part.embedding ||
+           context_.policy.runs_again == RunsAgain::all;
   }
 
   struct KnownLayer {
@@ -95,6 +119,8 @@ class StageWriter {
 
   const MegatronContext& context_;
   Graph& graph_;
+  bool wanted_ = true;      ///< a gradient, by the layer that is written
+  std::int64_t last_ = -1;  ///< layer behind which GPTModel.forward returns
   std::optional<std::size_t> embedding_;
   std::vector<KnownLayer> layers_;
   std::optional<std::size_t> head_;
@@ -247,6 +273,7 @@ TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::strin
 
 TensorId column_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x) {
+  if (context.adapter != nullptr) return adapted_column_product(block, context, product, x);
   return context.te() ? te_column_product(block, context, product, x)
                       : parallel_product(block, context, product, x);
 }
@@ -254,6 +281,7 @@ TensorId column_product(BlockBuilder& block, const MegatronContext& context,
 TensorId row_product(BlockBuilder& block, const MegatronContext& context, ParallelProduct product,
                      TensorId x) {
   product.by_rows = true;
+  if (context.adapter != nullptr) return adapted_row_product(block, context, product, x);
   if (context.te()) return te_row_product(block, context, product, x);
   return reduced(block, context, product.name, parallel_product(block, context, product, x));
 }
@@ -261,11 +289,9 @@ TensorId row_product(BlockBuilder& block, const MegatronContext& context, Parall
 std::variant<Graph, Unavailable> lower_gpt_model(const ModelSpec& model,
                                                  const LoweringPolicy& policy) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
-  if (model.adapter) {
-    return Unavailable{"an adapter of the implementation megatron is not available yet"};
-  }
+  if (auto refused = adapter_refusal(model, policy)) return *std::move(refused);
   if (auto refused = megatron_refusal(decoder, policy)) return *std::move(refused);
-  const MegatronContext context = context_of(decoder, policy);
+  const MegatronContext context = context_of(model, policy);
   if (auto refused = uneven_cut(context)) return *std::move(refused);
   Graph graph;
   StageWriter writer(context, graph);

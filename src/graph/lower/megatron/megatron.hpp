@@ -39,9 +39,12 @@ struct MegatronContext {
   std::optional<LatentAttention> latent = {};
   std::optional<TeLinears> quantized = {};  ///< of the layer that is written
   std::int64_t window = 0;                  ///< the same: tokens back, 0 where all are seen
+  const LoraAdapter* adapter = nullptr;     ///< that is trained, in the weights' type; null: none
 
   [[nodiscard]] Precision precision() const {
-    return {policy.weights, policy.weights, false, {}, policy.gradients};
+    Precision types{policy.weights, policy.weights, false, {}, policy.gradients};
+    if (adapter != nullptr) types.adapter = policy.weights;
+    return types;
   }
   /// Layers of Transformer Engine.
   [[nodiscard]] bool te() const { return policy.implementation.layers == LayerSpec::te; }
@@ -171,16 +174,23 @@ inline constexpr std::string_view kRotaryTable = "rotary table";
 /// The table of angles, made once and kept (RotaryEmbedding.forward is cached).
 void rotary_table(BlockBuilder& block, const MegatronContext& context);
 
+/// Results that GPTModel.forward names until it returns.
+inline constexpr std::string_view kEmbedded = "embedded tokens";
+inline constexpr std::string_view kDecoded = "decoded tokens";
+
 struct MegatronLayer {
   bool makes_table = false;  ///< where no embedding of this stage does
   bool has_experts = false;
-  bool in_bf16 = false;     ///< where products of others are in 8 or 4 bits
-  std::int64_t window = 0;  ///< see MegatronContext
+  bool in_bf16 = false;        ///< where products of others are in 8 or 4 bits
+  std::int64_t window = 0;     ///< see MegatronContext
+  bool wants_gradient = true;  ///< its input, before which something is trained
+  bool ends_model = false;  ///< GPTModel.forward returns behind it, which names what was embedded
 
   friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
 };
 Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer);
-Block megatron_embedding(const MegatronContext& context);
+/// `named`: GPTModel.forward names what is embedded, which no layer keeps where it is frozen.
+Block megatron_embedding(const MegatronContext& context, bool named);
 Block megatron_head(const MegatronContext& context, bool ties);
 Block megatron_loss(const MegatronContext& context);
 

@@ -2,7 +2,7 @@
 // the output layer, and VocabParallelCrossEntropy.
 #include <utility>
 
-#include "graph/lower/megatron/megatron.hpp"
+#include "graph/lower/megatron/megatron_adapter.hpp"
 
 namespace memest {
 namespace {
@@ -51,6 +51,12 @@ bool scatters_words(const MegatronContext& context) {
   return context.sequence && !has_learned_positions(context);
 }
 
+TensorId by_position(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  // embeddings.transpose(0, 1).contiguous(): [1, s, h] is [s, 1, h] as it lies.
+  if (!transposes(context)) return x;
+  return copy(block, {"embedding", "by position"}, x, context.tokens(context.h));
+}
+
 TensorId words(BlockBuilder& block, const MegatronContext& context) {
   const TensorId ids = block.shared(kIds, {context.b, context.s}, DType::int64);
   const std::int64_t rows = context.decoder.vocab_size / context.policy.tensor;
@@ -69,16 +75,12 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
   for (const TensorId local : {own.mask, own.ids}) call.local(local);
   const TensorId x = zeroed(
       block, look_up_rows(block, context, "embedding", {own.ids, table(), 0, rows}), own.mask);
-  if (!scatters_words(context)) {
-    block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
+  // VocabParallelEmbedding.forward does both itself.
+  if (scatters_words(context)) {
+    return normed(reduced(block, context, "embedding", by_position(block, context, x)));
   }
+  block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
   return normed(x);
-}
-
-TensorId by_position(BlockBuilder& block, const MegatronContext& context, TensorId x) {
-  // embeddings.transpose(0, 1).contiguous(): [1, s, h] is [s, 1, h] as it lies.
-  if (!transposes(context)) return x;
-  return copy(block, {"embedding", "by position"}, x, context.tokens(context.h));
 }
 
 /// scatter_to_sequence_parallel_region is a view, cloned; its gradient is gathered.
@@ -117,10 +119,9 @@ TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
                                                         .indices_repeat = transposes(context)}));
     x = add(block, {"add_positions"}, x, positions);
   }
-  x = by_position(block, context, x);
+  if (!scatters_words(context)) x = by_position(block, context, x);
   if (context.sequence) {
-    x = scatters_words(context) ? reduced(block, context, "embedding", x)
-                                : scattered(block, context, x);
+    if (!scatters_words(context)) x = scattered(block, context, x);
     // config.clone_scatter_output_in_embedding: a view would hold the whole tensor.
     x = copy(block, {"embedding", "clone"}, x, context.stream());
   }
@@ -246,7 +247,7 @@ OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
   return {mask, step(block, {op, "own ids"}, {copied}, DType::int64)};
 }
 
-Block megatron_embedding(const MegatronContext& context) {
+Block megatron_embedding(const MegatronContext& context, bool named) {
   BlockBuilder block("embedding", context.precision());
   TensorId x = embedded(block, context);
   rotary_table(block, context);
@@ -255,6 +256,7 @@ Block megatron_embedding(const MegatronContext& context) {
   const bool copied = transposes(context) || context.sequence ||
                       context.dropout(context.decoder.dropout.embedding) > 0;
   if (!copied) x = viewless(block, x);
+  if (named) block.outlive(x, kEmbedded);
   return std::move(block).take(x);
 }
 
@@ -262,10 +264,12 @@ Block megatron_head(const MegatronContext& context, bool ties) {
   BlockBuilder block("head", context.precision());
   TensorId x = block.block_input(context.stream(), context.policy.weights);
   x = megatron_norm(block, context, "final_norm", x);
+  if (context.adapter != nullptr) block.outlive(x, kDecoded);
   ParallelProduct product{"lm_head", context.h, context.v};
   product.gathers = context.sequence;
   product.tied = ties;
-  x = parallel_product(block, context, product, x);
+  const auto multiply = context.adapter == nullptr ? parallel_product : frozen_product;
+  x = multiply(block, context, product, x);
   return std::move(block).take(x);
 }
 
@@ -284,6 +288,9 @@ Block megatron_loss(const MegatronContext& context) {
     loss = judge(block, context, logits, targets);
     if (transposes(context))
       loss = copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
+  }
+  if (context.adapter != nullptr) {
+    for (const std::string_view name : {kEmbedded, kDecoded}) block.let_go(name);
   }
   return std::move(block).take(loss);
 }

@@ -99,9 +99,11 @@ void write_bias_gelu_backward(BlockBuilder& block, TensorId y, TensorId bias, Op
   for (const auto local : {x, tangent, factor}) backward.drop(local);
   // GeLUFunction.backward returns tmp, tmp: the bias's gradient is summed over the tokens by the
   // engine (validate_outputs, at::sum_to).
-  backward.leave_node();
-  backward.give(bias, backward.make(bias, dtype));
-  backward.launch(sum_between(block.tensor(y).shape, block.tensor(bias).shape, dtype));
+  if (block.needs_gradient(bias)) {
+    backward.leave_node();
+    backward.give(bias, backward.make(bias, dtype));
+    backward.launch(sum_between(block.tensor(y).shape, block.tensor(bias).shape, dtype));
+  }
   backward.give(y, gradient);
 }
 

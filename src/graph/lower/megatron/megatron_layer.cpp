@@ -60,6 +60,12 @@ TensorId dense_part(BlockBuilder& block, const MegatronContext& context, TensorI
   return megatron_feed_forward(block, context, x);
 }
 
+/// Marks the last op of a norm that is a module of its own, and the last op of the branch behind
+/// it: TransformerLayer.forward throws the norm's answer away there where norms are recomputed.
+void mark(BlockBuilder& block, bool own_module, Remade Op::*place) {
+  if (own_module) block.ops().back().*place = Remade::norm;
+}
+
 /// "layer", "layer of experts (bf16)", ...
 std::string name_of(const MegatronLayer& layer) {
   return std::string(layer.has_experts ? "layer of experts" : "layer") +
@@ -82,13 +88,18 @@ Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
   if (!layer.in_bf16) context.quantized = context.policy.te_linears;
   context.window = layer.window;
   BlockBuilder block(name_of(layer), context.precision());
-  const TensorId x = block.block_input(context.stream(), context.policy.weights);
+  const TensorId x =
+      block.block_input(context.stream(), context.policy.weights, layer.wants_gradient);
   if (layer.makes_table) rotary_table(block, context);
   TensorId y = 0;
   {
     Frame call(block);
     const TensorId normed = held(call, context, megatron_norm(block, context, "attention_norm", x));
+    // With Transformer Engine input_layernorm is IdentityOp, but before latents.
+    const bool own_module = !context.te() || context.latent;
+    mark(block, own_module, &Op::remade);
     const TensorId mixed = megatron_attention(block, context, normed);
+    mark(block, own_module, &Op::drops);
     y = bias_dropout_add(block, context, kAttention, {x, mixed, context.attention.output_bias});
   }
   TensorId out = 0;
@@ -97,11 +108,16 @@ Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
     call.local(y);
     const TensorId normed =
         held(call, context, megatron_norm(block, context, "feed_forward_norm", y));
+    // So is pre_mlp_layernorm, but before experts.
+    const bool own_module = !context.te() || layer.has_experts;
+    mark(block, own_module, &Op::remade);
     const TensorId fed = layer.has_experts ? megatron_experts(block, context, normed)
                                            : dense_part(block, context, normed);
+    mark(block, own_module, &Op::drops);
     const bool biased = !layer.has_experts && context.feed_forward.bias;
     out = bias_dropout_add(block, context, kFeedForward, {y, fed, biased});
   }
+  if (layer.ends_model) block.let_go(kEmbedded);
   return std::move(block).take(out, true);
 }
 

@@ -233,9 +233,11 @@ TensorId compiled_activation(BlockBuilder& block, const MegatronContext& context
   if (context.feed_forward.bias) {
     const TensorId bias = op.inputs.back();
     op.saved.push_back(bias);
-    backward.leave_node();
-    backward.give(bias, backward.make(bias, dtype));
-    backward.launch(sum_between(block.tensor(y).shape, block.tensor(bias).shape, dtype));
+    if (block.needs_gradient(bias)) {
+      backward.leave_node();
+      backward.give(bias, backward.make(bias, dtype));
+      backward.launch(sum_between(block.tensor(y).shape, block.tensor(bias).shape, dtype));
+    }
   }
   backward.give(y, gradient);
   block.emit(std::move(op));

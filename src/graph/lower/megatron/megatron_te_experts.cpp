@@ -208,12 +208,14 @@ TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorI
       tokens);
   const TensorId active =
       compiled_weighted_swiglu(block, {Expr(count), rows, g}, both, probabilities);
-  const TensorId out = copied_rows(
-      block, context, {"unpad_experts", "rows"},
-      with_expert_biases(
-          block, context,
-          grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active),
-          probabilities));
+  // TEGroupedMLP.forward, activation_recompute: what the activation answers is thrown away behind
+  // linear_fc2.
+  block.ops().back().remade = Remade::expert_activation;
+  const TensorId down =
+      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active);
+  block.ops().back().drops = Remade::expert_activation;
+  const TensorId out = copied_rows(block, context, {"unpad_experts", "rows"},
+                                   with_expert_biases(block, context, down, probabilities));
   return view(block, {"expert_down_proj", "by row"}, out, {Expr(count) * rows, context.h});
 }
 

@@ -2,6 +2,7 @@
 #include "graph/lower/megatron/megatron.hpp"
 
 #include "graph/lower/programs/programs.hpp"
+#include "graph/parameters/adapter_parameters.hpp"
 #include "graph/parameters/megatron_parameters.hpp"
 #include "memest/units/int128.hpp"
 
@@ -30,6 +31,10 @@ std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
   auto result = lower_gpt_model(padded, policy);
   if (auto* graph = std::get_if<Graph>(&result)) {
     graph->parameters = parameters_of_megatron(std::get<DecoderSpec>(padded.architecture), policy);
+    if (padded.adapter) {
+      graph->parameters =
+          with_parallel_adapter(graph->parameters, {*padded.adapter, policy.tensor});
+    }
   }
   return result;
 }

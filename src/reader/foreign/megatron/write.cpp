@@ -210,8 +210,14 @@ void add_recompute(const Recompute& recompute, Arguments& list) {
   }
   if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
     list.add("--recompute-granularity", "selective");
-    std::string modules = parts->attention_core ? "core_attn" : "";
-    if (parts->feed_forward) modules += modules.empty() ? "mlp" : " mlp";
+    std::string modules;
+    const auto name = [&modules](bool chosen, std::string_view module) {
+      if (chosen) modules += (modules.empty() ? "" : " ") + std::string(module);
+    };
+    name(parts->attention_core, "core_attn");
+    name(parts->feed_forward, "mlp");
+    name(parts->expert_activation, "moe_act");
+    name(parts->norms, "layernorm");
     list.add("--recompute-modules", modules);
   }
 }

@@ -1,0 +1,291 @@
+#include "graph/lower/megatron/megatron_adapter.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "memest/spec/adapter.hpp"
+
+namespace memest {
+namespace {
+
+/// A product of a layer, its module, and the names of its adapter's two products and of the sum.
+struct WrappedLayer {
+  std::string_view product;
+  std::string_view module;
+  std::string_view in;
+  std::string_view out;
+  std::string_view sum;
+};
+constexpr std::array kLayers = {WrappedLayer{"qkv_proj", "linear_qkv", "qkv_proj.linear_in",
+                                             "qkv_proj.linear_out", "qkv_proj.adapter"},
+                                WrappedLayer{"o_proj", "linear_proj", "o_proj.linear_in",
+                                             "o_proj.linear_out", "o_proj.adapter"},
+                                WrappedLayer{"up_proj", "linear_fc1", "up_proj.linear_in",
+                                             "up_proj.linear_out", "up_proj.adapter"},
+                                WrappedLayer{"down_proj", "linear_fc2", "down_proj.linear_in",
+                                             "down_proj.linear_out", "down_proj.adapter"}};
+
+/// The row of a product that has an adapter; null where it has none.
+const WrappedLayer* layer_of(const MegatronContext& context, std::string_view product) {
+  const auto* const found = std::ranges::find(kLayers, product, &WrappedLayer::product);
+  const bool adapted = found != kLayers.end() && adapts(*context.adapter, found->module);
+  return adapted ? found : nullptr;
+}
+
+/// A product and the row of its adapter.
+struct WrappedProduct {
+  const WrappedLayer& layer;
+  const ParallelProduct& product;
+};
+
+/// One of an adapter's two products.
+struct TrainedProduct {
+  std::string_view name;
+  Expr in;
+  Expr out;
+  bool sums_input = false;  ///< the ranks' gradients of its input are summed
+};
+
+/// LinearWithGradAccumulationAndAsyncCommunication: keeps its input, and makes its gradient whether
+/// that is wanted or not.
+TensorId trained_product(BlockBuilder& block, const MegatronContext& context,
+                         const TrainedProduct& product, TensorId x) {
+  const DType dtype = block.dtype_of(x);
+  const TensorId weight =
+      block.trained_parameter({product.name, "weight"}, {product.out, product.in});
+  Op op;
+  op.kind = OpKind::linear;
+  op.name = product.name;
+  op.compute = dtype;
+  op.inputs = {x, weight};
+  op.saved = {x, weight};
+  op.workspace = Workspace::cublas;
+  op.outputs = {block.make({product.name, "out"}, context.tokens(product.out), dtype)};
+  if (product.sums_input && block.needs_gradient(x)) {
+    op.backward_messages = {{.kind = MessageKind::all_reduce,
+                             .bytes = context.b * context.s * product.in * Expr(size_of(dtype)),
+                             .asynchronous = true}};
+  }
+  BackwardWriter backward(op);
+  const bool wanted = block.needs_gradient(x);
+  const auto of_input = backward.make(x, dtype);
+  const auto of_weight = backward.make(weight, dtype);
+  if (wanted) {
+    backward.give(x, of_input);
+  } else {
+    backward.drop(of_input);
+  }
+  backward.give(weight, of_weight);
+  const TensorId out = op.outputs.front();
+  const Expr flops = Expr(2) * context.b * context.s * product.in * product.out;
+  block.emit(std::move(op), {flops, Expr(2) * flops});
+  return out;
+}
+
+/// gather_from_sequence_parallel_region, whose backward sums the ranks' gradients into shards.
+TensorId gathered(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                  TensorId x) {
+  const DType dtype = block.dtype_of(x);
+  const Expr& width = block.tensor(x).shape.back();
+  const TensorId out = block.make({name, "gathered input"}, context.tokens(width), dtype);
+  const Expr bytes = block.tensor(out).bytes();
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {out};
+  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = bytes}};
+  op.backward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = bytes}};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, dtype));
+  block.emit(std::move(op));
+  return out;
+}
+
+/// gather_from_tensor_model_parallel_region: the ranks' parts one behind another, then joined along
+/// the channels. A rank takes its part of the gradient.
+TensorId joined(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                TensorId x) {
+  if (context.policy.tensor == 1) return x;
+  const DType dtype = block.dtype_of(x);
+  const Expr width = block.tensor(x).shape.back() * context.t;
+  const TensorId out = block.make({name, "joined"}, context.tokens(width), dtype);
+  Op op;
+  op.kind = OpKind::concatenate;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {out};
+  op.forward_scratch = {scratch(block, {name, "ranks' parts"}, context.tokens(width), dtype)};
+  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(out).bytes()}};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, dtype));
+  block.emit(std::move(op));
+  return out;
+}
+
+/// scatter_to_sequence_parallel_region: a view of this rank's tokens, whose gradient is gathered.
+TensorId own_tokens(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                    TensorId x) {
+  if (!context.sequence) return x;
+  const TensorId part = block.alias({name, "own tokens"}, x, context.stream());
+  Op op;
+  op.kind = OpKind::view;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {part};
+  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(x).bytes()}};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  block.emit(std::move(op));
+  return part;
+}
+
+TensorId dropped(BlockBuilder& block, const MegatronContext& context, const WrappedLayer& layer,
+                 TensorId x) {
+  return dropout(block, layer.sum, context.dropout(context.adapter->dropout), x);
+}
+
+/// Beside a column-parallel layer: linear_in's rows are cut over the ranks and its result gathered,
+/// linear_out's are those of the layer.
+TensorId column_adapter(BlockBuilder& block, const MegatronContext& context,
+                        const WrappedProduct& wrapped, TensorId x) {
+  const auto& [layer, product] = wrapped;
+  const Expr rank(context.adapter->rank);
+  const bool ranks = context.policy.tensor > 1;
+  x = dropped(block, context, layer, x);
+  if (product.gathers) x = gathered(block, context, layer.in, x);
+  TensorId narrow = trained_product(
+      block, context, {layer.in, product.in, rank / context.t, ranks && !context.sequence}, x);
+  narrow = joined(block, context, layer.in, narrow);
+  const TensorId wide =
+      trained_product(block, context, {layer.out, rank, product.out, ranks}, narrow);
+  return scale(block, {layer.out, "scaled"}, wide);
+}
+
+/// Beside a row-parallel one: linear_in's columns are those of the layer and its partial sums are
+/// added up, linear_out's rows are cut over the ranks and its result gathered.
+TensorId row_adapter(BlockBuilder& block, const MegatronContext& context,
+                     const WrappedProduct& wrapped, TensorId x) {
+  const auto& [layer, product] = wrapped;
+  const Expr rank(context.adapter->rank);
+  const bool ranks = context.policy.tensor > 1;
+  x = dropped(block, context, layer, x);
+  const TensorId narrow = trained_product(block, context, {layer.in, product.in, rank}, x);
+  if (ranks) {
+    block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(narrow).bytes()});
+  }
+  TensorId wide =
+      trained_product(block, context, {layer.out, rank, product.out / context.t, ranks}, narrow);
+  wide = own_tokens(block, context, layer.out, joined(block, context, layer.out, wide));
+  return scale(block, {layer.out, "scaled"}, wide);
+}
+
+}  // namespace
+
+TensorId frozen_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x) {
+  if (product.gathers) x = gathered(block, context, product.name, x);
+  const Place place{product.name, "weight"};
+  const TensorId weight = product.tied ? block.tied_parameter(place, {product.out, product.in})
+                                       : block.parameter(place, {product.out, product.in});
+  const DType dtype = block.dtype_of(x);
+  const Shape shape = context.tokens(product.out);
+  const Expr flops = Expr(2) * context.b * context.s * product.in * product.out;
+  Op op;
+  op.kind = OpKind::linear;
+  op.name = product.name;
+  op.compute = dtype;
+  op.inputs = {x, weight};
+  op.saved = {weight};
+  op.workspace = context.te() && !product.tied && product.name != "lm_head"
+                     ? Workspace::transformer_engine
+                     : Workspace::cublas;
+  if (product.bias && !context.te()) {
+    // LinearWithFrozenWeight adds the bias itself: the product is a tensor before it.
+    op.forward_scratch = {scratch(block, {product.name, "product"}, shape, dtype)};
+    op.forward_steps = {{StepKind::allocate, 0},
+                        {StepKind::product, 0},
+                        {StepKind::allocate, 1},
+                        {StepKind::free, 0}};
+  }
+  if (product.bias) {
+    op.inputs.push_back(block.parameter({product.name, "bias"}, {product.out}));
+  }
+  op.outputs = {block.make({product.name, "out"}, shape, dtype)};
+  const bool sums = context.policy.tensor > 1 && !context.sequence && !product.by_rows;
+  if (sums && block.needs_gradient(x)) {
+    op.backward_messages = {{.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()}};
+  }
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, dtype));
+  const TensorId out = op.outputs.front();
+  block.emit(std::move(op), {flops, flops});
+  return out;
+}
+
+TensorId adapted_column_product(BlockBuilder& block, const MegatronContext& context,
+                                ParallelProduct product, TensorId x) {
+  const WrappedLayer* layer = layer_of(context, product.name);
+  if (layer == nullptr) return frozen_product(block, context, product, x);
+  Frame wrapper(block);
+  wrapper.local(x);
+  TensorId normed = x;
+  if (context.te() && product.gathers) {
+    // return_layernorm_output_gathered: the adapter takes what the layer has gathered.
+    normed = wrapper.local(gathered(block, context, product.name, x));
+    product.gathers = false;
+  }
+  const TensorId own = wrapper.local(frozen_product(block, context, product, normed));
+  const TensorId update = wrapper.local(column_adapter(block, context, {*layer, product}, normed));
+  return add(block, {layer->sum}, own, update);
+}
+
+TensorId adapted_row_product(BlockBuilder& block, const MegatronContext& context,
+                             const ParallelProduct& product, TensorId x) {
+  const WrappedLayer* layer = layer_of(context, product.name);
+  const auto frozen = [&] {
+    return reduced(block, context, product.name, frozen_product(block, context, product, x));
+  };
+  if (layer == nullptr) return frozen();
+  Frame wrapper(block);
+  wrapper.local(x);
+  const TensorId own = wrapper.local(frozen());
+  const TensorId update = wrapper.local(row_adapter(block, context, {*layer, product}, x));
+  return add(block, {layer->sum}, own, update);
+}
+
+std::optional<Unavailable> adapter_refusal(const ModelSpec& model, const LoweringPolicy& policy) {
+  if (!model.adapter) return std::nullopt;
+  const auto no = [](const std::string& what) {
+    return Unavailable{what + " under Megatron is not available yet"};
+  };
+  const LoraAdapter& adapter = *model.adapter;
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  if (policy.implementation.layers == LayerSpec::legacy) {
+    return no("an adapter of legacy layers");
+  }
+  if (model.experts() != nullptr) return no("an adapter beside experts");
+  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
+  if (attention == nullptr) return no("an adapter of latent attention");
+  if (attention->sinks) return no("an adapter beside attention sinks");
+  if (policy.te_linears) return no("an adapter beside products in 8 or 4 bits");
+  if (!adapter.whole_modules.empty()) return no("training of modules in full beside adapters");
+  for (const std::string& target : adapter.targets) {
+    if (std::ranges::find(kLayers, target, &WrappedLayer::module) == kLayers.end()) {
+      return no("an adapter of '" + target +
+                "' (known are linear_qkv, linear_proj, linear_fc1 "
+                "and linear_fc2)");
+    }
+  }
+  if (adapter.rank % policy.tensor != 0) {
+    return Unavailable{"the adapter's rank " + std::to_string(adapter.rank) +
+                       " cannot be cut evenly over " + std::to_string(policy.tensor) +
+                       " tensor-parallel ranks"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace memest

@@ -1,0 +1,26 @@
+// LoRA beside Megatron's linear layers, as Megatron-Bridge has it (src/megatron/bridge/peft of
+// 2026: LoRALinear around a layer, ParallelLinearAdapter with two of Megatron's own parallel
+// layers). All that is the model's is frozen.
+#pragma once
+
+#include <optional>
+
+#include "graph/lower/megatron/megatron.hpp"
+
+namespace memest {
+
+/// The product with what an adapter of it adds, frozen where it has none. column_product() and
+/// row_product() are these where an adapter is trained.
+TensorId adapted_column_product(BlockBuilder& block, const MegatronContext& context,
+                                ParallelProduct product, TensorId x);
+TensorId adapted_row_product(BlockBuilder& block, const MegatronContext& context,
+                             const ParallelProduct& product, TensorId x);
+/// linear_with_frozen_weight, or Transformer Engine's product with a weight that wants no gradient:
+/// its input is not kept.
+TensorId frozen_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x);
+
+/// Why the model's adapter has no graph, or nothing.
+std::optional<Unavailable> adapter_refusal(const ModelSpec& model, const LoweringPolicy& policy);
+
+}  // namespace memest

@@ -1,0 +1,185 @@
+// Wrappers that Megatron puts around its layers, and what of a job each does not run: Megatron-FSDP
+// (--use-megatron-fsdp, optim_grads_params), and how a spec asks for it; checkpoints whose answer
+// is thrown away and made again (recompute_modules layernorm and moe_act); Megatron-Bridge's
+// adapters.
+#include <array>
+#include <string>
+#include <variant>
+
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "reader/frameworks/megatron.hpp"
+#include "reader/frameworks/rules.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+bool in_units(const Job& job) { return shards_by<BucketShards>(job); }
+
+/// Keys of torch's wrappers, which Megatron's has no words for.
+constexpr std::array kKeysOfTorch = {"reshard_after_forward", "replicate", "init",
+                                     "sync_module_states"};
+
+constexpr std::array kUnitRules = {
+    Rule{"parallelism", "zero",
+         [](const Job& job) { return job.parallelism.zero == ZeroStage::optimizer_gradients; },
+         "Megatron's distributed optimizer is ZeRO 1 and Megatron-FSDP ZeRO 3; its stage between "
+         "them (optim_grads) is not available yet",
+         "write 1 or 3"},
+    Rule{"parallelism", "zero",
+         [](const Job& job) { return in_units(job) && job.parallelism.shard_ranks() == 1; },
+         "Megatron-FSDP shards over data-parallel ranks, and there is one",
+         "write 'distributed_optimizer: true', or set 'data'"},
+    Rule{"parallelism", "pipeline",
+         [](const Job& job) { return in_units(job) && job.parallelism.pipeline > 1; },
+         "a pipeline of Megatron-FSDP's units is not available yet",
+         "leave 'pipeline' out, or write 'zero: 1'"},
+    Rule{"parallelism", "zero",
+         [](const Job& job) { return in_units(job) && job.model.experts() != nullptr; },
+         "Megatron-FSDP around mixtures of experts is not available yet", "write 'zero: 1'"},
+    Rule{"parallelism", "zero",
+         [](const Job& job) {
+           return in_units(job) && job.training->implementation.layers != LayerSpec::te &&
+                  job.training->implementation.layers != LayerSpec::local;
+         },
+         "Megatron's legacy layers come without Megatron-FSDP", "write 'zero: 1'"},
+    Rule{"training", "precision",
+         [](const Job& job) {
+           const DType weights = job.training->recipe.weights;
+           return in_units(job) && weights != DType::bf16;
+         },
+         "Megatron-FSDP of other weights than bf16 is not available yet",
+         "use megatron or megatron-bf16-grad, or write 'zero: 1'"},
+    Rule{"training", "float8",
+         [](const Job& job) {
+           const auto& linears = job.training->te_linears;
+           return in_units(job) && linears && linears->param_gather;
+         },
+         "weights that Megatron-FSDP gathers in 8 bits are not available yet",
+         "leave 'param_gather' out, or write 'zero: 1'"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return in_units(job) && !std::holds_alternative<NoRecompute>(job.training->recompute);
+         },
+         "recompute in Megatron-FSDP's units is not available yet",
+         "leave 'recompute' out, or write 'zero: 1'"},
+};
+
+const Implementation& layers_of(const Job& job) { return job.training->implementation; }
+
+/// The parts of layers that are recomputed; null where whole layers are, or none.
+const SelectiveRecompute* parts_of(const Job& job) {
+  return std::get_if<SelectiveRecompute>(&job.training->recompute);
+}
+
+bool remakes_activations(const Job& job) {
+  const SelectiveRecompute* parts = parts_of(job);
+  return parts != nullptr && parts->expert_activation;
+}
+
+/// Norms of layers of Transformer Engine are modules before latents and experts alone; where there
+/// are none Megatron finds nothing to recompute, and runs.
+bool remakes_norms(const Job& job) {
+  const SelectiveRecompute* parts = parts_of(job);
+  if (parts == nullptr || !parts->norms) return false;
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  const bool latent =
+      decoder != nullptr && std::holds_alternative<LatentAttention>(decoder->attention);
+  return layers_of(job).layers != LayerSpec::te || latent || job.model.experts() != nullptr;
+}
+
+constexpr std::array kRecomputeRules = {
+    Rule{"training", "recompute",
+         [](const Job& job) { return remakes_activations(job) && job.model.experts() == nullptr; },
+         "the model has no experts whose activation could be recomputed",
+         "leave 'moe-activation' out"},
+    // transformer_config.py: "moe_act in recompute_modules is only supported with
+    // moe_grouped_gemm".
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return remakes_activations(job) && job.model.experts() != nullptr &&
+                  layers_of(job).layers != LayerSpec::te;
+         },
+         "Megatron recomputes the activation of experts that are multiplied together alone, which "
+         "those of its local layers are not",
+         "leave 'moe-activation' out, or 'layers: local'"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return remakes_norms(job) && layers_of(job).layers == LayerSpec::legacy;
+         },
+         "Megatron-LM's legacy layers recompute no norms alone", "leave 'norm' out"},
+    // transformer_layer.py and experts.py: products then save their inputs in 16 bits
+    // (set_save_original_input).
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return job.training->te_linears && (remakes_norms(job) || remakes_activations(job));
+         },
+         "recompute of norms and of experts' activations beside products in 8 or 4 bits is not "
+         "available yet",
+         "leave 'norm' and 'moe-activation' out, or train in bf16"},
+};
+
+bool is_adapted(const Job& job) { return job.model.adapter.has_value(); }
+
+constexpr std::array kAdapterRules = {
+    Rule{"training", "adapter",
+         [](const Job& job) { return is_adapted(job) && shards_by<BucketShards>(job); },
+         "an adapter in Megatron-FSDP's units is not available yet", "write 'zero: 1'"},
+    Rule{"training", "adapter",
+         [](const Job& job) { return is_adapted(job) && job.model.quantized.has_value(); },
+         "an adapter over a quantised base of Megatron's is not available yet",
+         "write lora in place of qlora"},
+    // A frozen embedding's result wants no gradient, so that no hook makes the first norm's answer
+    // again.
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           const auto* parts = std::get_if<SelectiveRecompute>(&job.training->recompute);
+           return is_adapted(job) && parts != nullptr && parts->remakes();
+         },
+         "recompute of norms beside adapters is not available yet", "leave 'norm' out"},
+};
+
+}  // namespace
+
+void share_by_megatron_units(Job& job) {
+  Parallelism& parallelism = job.parallelism;
+  const bool own =
+      job.training && row_of(job.training->implementation.framework).sharer == Sharer::megatron;
+  if (own && parallelism.shards_rows()) parallelism.fsdp.reset();
+}
+
+void check_megatron_units(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_rules(kUnitRules, root, job, diagnostics);
+  const Value* parallelism = root.find("parallelism");
+  const Value* fsdp = parallelism == nullptr ? nullptr : parallelism->find("fsdp");
+  if (fsdp == nullptr) return;
+  for (const char* key : kKeysOfTorch) {
+    const Value* written = fsdp->find(key);
+    if (written == nullptr) continue;
+    diagnostics.push_back(error_at(written->span,
+                                   quote(key) + " is torch's FSDP's, and Megatron-FSDP has none",
+                                   "leave it out"));
+  }
+}
+
+void check_megatron_recompute(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_rules(kRecomputeRules, root, job, diagnostics);
+}
+
+bool adapts_parallel_layers(const Implementation& implementation) {
+  return row_of(implementation.framework).sharer == Sharer::megatron;
+}
+
+void check_megatron_adapter(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_rules(kAdapterRules, root, job, diagnostics);
+  const Value* adapter = root.find("training")->find("adapter");
+  const Value* lora = adapter == nullptr ? nullptr : adapter->find("lora");
+  const Value* dtype = lora == nullptr ? nullptr : lora->find("dtype");
+  if (dtype == nullptr || dtype->text != "fp32" || !is_half(job.training->recipe.weights)) return;
+  diagnostics.push_back(
+      error_at(dtype->span, "Megatron-Bridge's adapters are of the type of the model's weights",
+               "write 'dtype: model', or leave it out"));
+}
+
+}  // namespace memest
