@@ -37,12 +37,16 @@ void BackwardPass::run(Slice sites) {
 void BackwardPass::hook_before(const OpSite& site) {
   const bool last = site.op + 1 == order_.program(site).ops.size();
   BlockHooks* const hooks = engine_.settings.hooks;
-  if (hooks != nullptr && last) hooks->before_backward(site.instance);
+  if (hooks == nullptr) return;
+  if (last) hooks->before_backward(site.instance);
+  hooks->before_node(site.instance, site.op);
 }
 
 void BackwardPass::hook_after(const OpSite& site) const {
   BlockHooks* const hooks = engine_.settings.hooks;
-  if (hooks != nullptr && site.op == 0) hooks->after_backward(site.instance);
+  if (hooks == nullptr) return;
+  hooks->after_node(site.instance, site.op);
+  if (site.op == 0) hooks->after_backward(site.instance);
 }
 
 void BackwardPass::take_up(Node& node, const OpSite& site) const {

@@ -24,6 +24,13 @@ class BlockHooks {
   virtual void after_forward(std::uint32_t instance) = 0;
   /// The block's operation that looks up a table has run.
   virtual void after_look_up(std::uint32_t /*instance*/) {}
+  /// The op of a module with a wrapper of its own begins, and has ended; when a checkpoint runs it
+  /// again as well.
+  virtual void before_op(std::uint32_t /*instance*/, std::uint32_t /*op*/) {}
+  virtual void after_op(std::uint32_t /*instance*/, std::uint32_t /*op*/) {}
+  /// The gradient of what it answers is there; its node has run, and has handed its gradients on.
+  virtual void before_node(std::uint32_t /*instance*/, std::uint32_t /*op*/) {}
+  virtual void after_node(std::uint32_t /*instance*/, std::uint32_t /*op*/) {}
   /// The loss as the wrapper answers it in place of the model's; kNoStorage: it is the model's.
   [[nodiscard]] virtual StorageId take_loss() { return kNoStorage; }
   /// Whether the wrapper answers copies of what the model does.

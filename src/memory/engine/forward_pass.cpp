@@ -87,6 +87,8 @@ void ForwardPass::run(const OpSite& site, bool saves) {
   Run run = run_of(site, gradients ? GradientMode::gradients : GradientMode::no_gradients);
   run.keeps_graph = gradients && saves;
   const bool packs = saves && saves_on_host();
+  BlockHooks* const modules = hooks_of_modules();
+  if (modules != nullptr) modules->before_op(site.instance, site.op);
   if (packs) pack(run, false);
   make_or_take_outputs(run);
   if (!saves && run.op.kept_selectively) keep_selectively(run);
@@ -96,7 +98,13 @@ void ForwardPass::run(const OpSite& site, bool saves) {
   } else if (saves) {
     save(run);
   }
+  if (modules != nullptr) modules->after_op(site.instance, site.op);
   end_references(run);
+}
+
+/// Those around a block are not called where a checkpoint runs its inside again.
+BlockHooks* ForwardPass::hooks_of_modules() const {
+  return settings_.origin == Origin::recompute ? engine_.settings.hooks : hooks();
 }
 
 /// The hooks are the forward's: what a checkpoint computes again, in the backward, it saves on the

@@ -83,6 +83,7 @@ class ForwardPass {
   void cut_input(std::size_t checkpoint);
   StorageId make_input(const Checkpoint& checkpoint, std::int64_t bytes, Origin origin);
 
+  [[nodiscard]] BlockHooks* hooks_of_modules() const;
   [[nodiscard]] BlockHooks* hooks() const {
     return settings_.wrapped ? engine_.settings.hooks : nullptr;
   }

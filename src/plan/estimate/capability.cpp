@@ -2,6 +2,7 @@
 
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
 
@@ -16,6 +17,7 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   LoweringPolicy policy = job.training ? policy_of(*job.training, capability, multiprocessors)
                                        : policy_of(*job.inference, capability, multiprocessors);
   const Parallelism& parallelism = job.parallelism;
+  policy.layers_get_gradients = reduces_frozen_weights(job);
   policy.tensor = parallelism.tensor;
   policy.expert = parallelism.expert;
   policy.whole_experts = parallelism.whole_experts();
