@@ -84,6 +84,12 @@ std::int64_t FlatUnits::padded(std::size_t unit) const {
   return checked_multiply(states_[unit].shard, ranks_);
 }
 
+/// use_orig_params alone pads the flat tensor itself, and not its shards (flatten_tensors,
+/// _get_shard).
+std::int64_t FlatUnits::flattened(std::size_t unit) const {
+  return apart_ ? states_[unit].begins.back() : padded(unit);
+}
+
 HeldStorage FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements, Stream stream) {
   Label label;
   label.holding = holding_of(tensor);
@@ -108,7 +114,7 @@ void FlatUnits::construct(ModelPlacement& placement) {
     if (!on_device) weights = bring(i, placement);
     if (states_[i].shard == 0) continue;
     if (sends_first) sync(i);
-    const HeldStorage whole = make(i, UnitTensor::flat_weights, {padded(i), share_of(i)});
+    const HeldStorage whole = make(i, UnitTensor::flat_weights, {flattened(i), share_of(i)});
     make(i, UnitTensor::shard, {states_[i].shard, share_of(i)}).give_up();
   }
 }
@@ -345,8 +351,7 @@ void FlatUnits::reduce(std::size_t unit) {
   if (!states_[unit].trained) return give_back(unit);
   const DType made = gathered_of(unit);
   const DType reduced = reduced_of(unit);
-  // SplitWithSizesBackward, of an unpadded flat tensor where it holds one module's.
-  const std::int64_t elements = apart_ ? states_[unit].begins.back() : padded(unit);
+  const std::int64_t elements = flattened(unit);
   HeldStorage flat = make(unit, UnitTensor::flat_gradient, {elements, made}, Stream::all_gather);
   for (const std::uint32_t use : units_[unit].uses) {
     arrived_[use].drop();

@@ -108,6 +108,7 @@ class FlatUnits final : public BlockHooks {
   [[nodiscard]] std::vector<std::size_t> as_nested() const;
   void gather_before(std::size_t unit);
   [[nodiscard]] std::int64_t padded(std::size_t unit) const;
+  [[nodiscard]] std::int64_t flattened(std::size_t unit) const;
   void lay_out(std::size_t unit);
   void begin_run();
   void release_dropped();
