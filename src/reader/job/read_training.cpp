@@ -266,7 +266,9 @@ class TrainingReader {
   void keep_frozen_weights(TrainingSpec& spec) {
     const bool adapts = training_.find("adapter") != nullptr;
     if (!adapts || !row_of(spec.implementation.loop).accelerate) return;
+    if (spec.recipe.weights == spec.recipe_of_fsdp->weights) return;
     spec.recipe_of_fsdp->weights = spec.recipe.weights;
+    spec.recipe_of_fsdp->name = spec.recipe.name;
   }
 
   /// An adapter's gradients and states are of its own type.
