@@ -190,7 +190,7 @@ class StepAccount {
   void add_collectives(StepSeconds& result, const PartCost& held, double lead) const {
     const TrainingSpec& training = *model_.job_->training;
     const double layers = static_cast<double>(model_.layers()) / static_cast<double>(step_.ranks);
-    const ReplicatedPart part{.held = held,
+    const ReplicatedPart part{.held = reduced_of(held),
                               .units = std::max(1.0, layers),
                               .training = training,
                               .parallelism = parallelism_,
@@ -203,6 +203,13 @@ class StepAccount {
     result.gradients = std::max(result.gradients, exposed.gradients - lead);
     result.weights = std::max(result.weights, exposed.weights);
     result.collectives = collectives.origin;
+  }
+
+  /// FSDP1 reduces the flat tensor of a layer whole, the frozen weights beside an adapter too.
+  [[nodiscard]] PartCost reduced_of(PartCost held) const {
+    if (!reduces_frozen_weights(*model_.job_)) return held;
+    held.trained = held.weights - model_.front_.weights - model_.back_.weights;
+    return held;
   }
 
   void add_tied_embeddings(StepSeconds& result) const {

@@ -689,14 +689,28 @@ TEST_CASE("A model without a graph is not searched, and the answer says why") {
       search_plans(request_for(job, {"a10"}, {1})).unavailable));
 }
 
-TEST_CASE("adapters are planned on one GPU only") {
+TEST_CASE("adapters are planned on several GPUs as replicas, as an estimate answers them") {
   const Job job = llama(
       "seq_len: 1024, global_batch: 8, precision: bf16, adapter: {lora: {rank: 8, targets: "
       "[q_proj]}}");
-  const PlanAnswer both = search_plans(request_for(job, {"h200-sxm-141gb"}, {1, 8}));
-  CHECK(both.best.size() + both.refused.size() == 1);
-  const PlanAnswer several = search_plans(request_for(job, {"h200-sxm-141gb"}, {8}));
-  CHECK(std::holds_alternative<Unavailable>(several.unavailable));
+  const PlanRequest request = replayed(request_for(job, {"h200-sxm-141gb"}, {1, 8}));
+  const PlanAnswer both = search_plans(request);
+  REQUIRE(both.best.size() == 2);
+  for (const PlanVerdict& best : both.best) {
+    const PlanCandidate& candidate = best.candidate;
+    CHECK(candidate.parallelism.zero == ZeroStage::none);
+    CHECK_FALSE(candidate.parallelism.fsdp);
+    Job estimated = job;
+    estimated.hardware.gpu = *candidate.gpu;
+    estimated.hardware.count = candidate.gpus;
+    estimated.lay_over(candidate.parallelism);
+    estimated.training->micro_batch = candidate.micro_batch;
+    estimated.training->gradient_accumulation = candidate.gradient_accumulation;
+    estimated.training->recompute = candidate.recompute;
+    const JobEstimate estimate = estimate_job(estimated);
+    const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+    CHECK(*memory.reserved() + memory.estimate.outside == best.device);
+  }
 }
 
 }  // namespace memest

@@ -202,17 +202,30 @@ TEST_CASE("a key without machinery is refused by name unless it says its default
   }
 }
 
-TEST_CASE("FSDP around adapters is answered in FSDP2 and a plain loop alone") {
-  const auto error_of = [](const std::string& version, const std::string& loop) {
+TEST_CASE("FSDP around adapters is answered where one flat tensor has one type") {
+  const auto error_of = [](const std::string& fsdp, const std::string& loop,
+                           const std::string& lora = "") {
     return first_error(
         "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
         "training: {seq_len: 128, precision: bf16, implementation: {loop: " +
-        loop + "},\n           adapter: {lora: {rank: 8, targets: [q_proj, v_proj]}}}\n" +
-        "parallelism: {data: 2, fsdp: {version: " + version + "}}\n");
+        loop + "},\n           adapter: {lora: {rank: 8, targets: [q_proj, v_proj]" + lora +
+        "}}}\n" + "parallelism: {data: 2, fsdp: {" + fsdp + "}}\n");
   };
-  CHECK(error_of("2", "plain") == "ok");
-  CHECK(error_of("2", "trainer") == "an adapter under FSDP2 in the Trainer is not available yet");
-  CHECK(error_of("1", "plain") == "an adapter under FSDP1 is not available yet");
+  CHECK(error_of("version: 2", "plain") == "ok");
+  CHECK(error_of("version: 2", "trainer") == "ok");
+  CHECK(error_of("version: 2", "trainer", ", modules_to_save: [lm_head]") ==
+        "an adapter outside the layers under FSDP2 in the Trainer is not available yet");
+  CHECK(error_of("version: 1", "plain", ", dtype: model") == "ok");
+  CHECK(error_of("version: 1, no_sync: true", "plain", ", dtype: model") == "ok");
+  CHECK(error_of("version: 1", "plain") ==
+        "FSDP1 puts a layer's weights in bf16 and its adapters in fp32 into one flat tensor, which "
+        "has one type");
+  CHECK(error_of("version: 1", "plain", ", dtype: model, modules_to_save: [lm_head]") ==
+        "an adapter outside the layers under FSDP1 is not available yet");
+  CHECK(error_of("version: 1, units: adapters", "plain") == "ok");
+  CHECK(error_of("version: 2, units: adapters", "plain") ==
+        "units of adapters are FSDP1's, of a model that has adapters");
+  CHECK(error_of("version: 2, no_sync: true", "plain") == "FSDP2 has no 'no_sync'");
 }
 
 TEST_CASE("where FSDP finds the weights is what is written, where a framework does so") {

@@ -28,8 +28,9 @@ void each_member(DeepSpeed& settings, const Visit& visit) {
 }
 template <class Visit>
 void each_member(FullySharded& fsdp, const Visit& visit) {
-  auto& [version, reshard, replicate, init, sync] = fsdp;
-  visit(version), visit(reshard), visit(replicate), visit(init), visit(sync);
+  auto& [version, reshard, replicate, init, sync, apart, no_sync] = fsdp;
+  visit(version), visit(reshard), visit(replicate), visit(init), visit(sync), visit(apart);
+  visit(no_sync);
 }
 template <class Visit>
 void each_member(HostOffload& offload, const Visit& visit) {

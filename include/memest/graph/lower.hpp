@@ -50,6 +50,9 @@ struct LoweringPolicy {
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
+  /// Frozen parameters of the layers get gradients all the same: they are views of one tensor with
+  /// adapters, which is trained (FSDP1).
+  bool layers_get_gradients = false;
   bool gradients = true;                             ///< false: under torch.no_grad
   bool frozen = false;                               ///< no parameter requires a gradient
   std::shared_ptr<const Teacher> teacher = nullptr;  ///< whose logits stand in the loss

@@ -57,7 +57,10 @@ class Compiler {
     made.kept_selectively = op.kept_selectively;
     made.trains = !op.gradients.empty();
     made.drops = op.kind == OpKind::dropout;
-    made.looks_up = op.kind == OpKind::embedding && !op.gradients.empty();
+    made.looks_up =
+        op.kind == OpKind::embedding && std::ranges::any_of(op.inputs, [this](TensorId id) {
+          return storage_of(id).role == Role::parameter;
+        });
     if (made.drops) made.dropped = op.inputs.front();
     compile_forward(op, made);
     if (made.trains) compile_backward(op, made);

@@ -81,7 +81,8 @@ void ForwardPass::recompute(const Checkpoint& checkpoint) {
   for (std::uint32_t i = checkpoint.begin; i < checkpoint.last_kept; ++i) {
     run_again(order_.sites()[i]);
   }
-  if (hooks() != nullptr) hooks()->before_op(order_.sites()[checkpoint.last_kept]);
+  BlockHooks* const modules = engine_.settings.hooks;
+  if (modules != nullptr) modules->before_op(order_.sites()[checkpoint.last_kept]);
   Run last = run_of(order_.sites()[checkpoint.last_kept], GradientMode::gradients);
   last.keeps_graph = true;
   if (last.op.keeps_result) make_or_take_outputs(last);
@@ -95,9 +96,10 @@ void ForwardPass::recompute_whole(const Checkpoint& checkpoint) {
 }
 
 void ForwardPass::run_again(const OpSite& site) {
-  if (hooks() != nullptr) hooks()->before_op(site);
+  BlockHooks* const modules = engine_.settings.hooks;
+  if (modules != nullptr) modules->before_op(site);
   run(site, true);
-  if (hooks() != nullptr) hooks()->after_op(site);
+  if (modules != nullptr) modules->after_op(site);
 }
 
 void ForwardPass::end_references_of(const Checkpoint& checkpoint, std::uint32_t end) {

@@ -12,7 +12,18 @@
 //   reduce     When all of a unit's gradients are there they are put together, and go; its weights
 //              go. Then a copy in the reduced type and the rank's shard of it, which becomes the
 //              gradient or is added to it.
-//   drop       zero_grad drops views; the shards go when the next forward begins.
+//              Under no_sync() the flat gradient stays, and the next ones are added to it.
+//   drop       zero_grad drops views; the shards go when the next forward begins. So do those of
+//              which the rank steps nothing, in every forward.
+//
+// Where every trained module is a unit of its own (use_orig_params=False) it is gathered around its
+// forward, when a checkpoint runs it again as well, and around its backward, before which the unit
+// is gathered that ended before it in the forward. The frozen rest of a layer goes when the layer
+// before it has gathered (_register_post_backward_reshard_only_hook).
+//
+// With an adapter a unit of which a part is trained has one flat tensor that requires a gradient,
+// and gathers, makes and reduces the gradients of all that lies in it; one that is frozen is
+// gathered alone.
 //
 // Source: torch/distributed/fsdp/_flat_param.py, _runtime_utils.py. Padding tensors of a few
 // elements are left out.
@@ -20,6 +31,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "memest/spec/job.hpp"
@@ -56,15 +68,24 @@ class FlatUnits final : public BlockHooks {
   void after_forward(std::uint32_t instance) override;
   void before_backward(std::uint32_t instance) override;
   void after_backward(std::uint32_t instance) override;
+  void before_op(const OpSite& site) override;
+  void after_op(const OpSite& site) override;
+  void before_node(const OpSite& site) override;
+  void after_node(const OpSite& site) override;
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
+  void hold_gradients(bool held) override { holds_ = held; }
   void end_backward() override;
-  void drop_gradients() override { dropped_ = true; }
+  void drop_gradients() override;
 
  private:
   struct State {
     std::vector<std::int64_t> begins;  ///< of its parameters in the flat tensor, and its end
     std::int64_t shard = 0;            ///< elements
+    bool trained = true;               ///< any of its parameters, and so all of the flat tensor
+    bool steps = false;                ///< the rank has a part of what is trained
+    bool in_backward = false;          ///< of its op
     HeldStorage gathered;
+    HeldStorage whole;  ///< gradients of micro-steps that reduce nothing
     HeldStorage gradients;
   };
 
@@ -77,9 +98,17 @@ class FlatUnits final : public BlockHooks {
   [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
   [[nodiscard]] HeldVector bring(std::size_t unit, ModelPlacement& placement) const;
   void sync(std::size_t unit) const;
-  [[nodiscard]] bool casts() const { return gathered_ != share_; }
+  [[nodiscard]] DType share_of(std::size_t unit) const;
+  [[nodiscard]] DType gathered_of(std::size_t unit) const;
+  [[nodiscard]] DType reduced_of(std::size_t unit) const;
+  [[nodiscard]] bool casts(std::size_t unit) const { return gathered_of(unit) != share_of(unit); }
+  [[nodiscard]] std::optional<std::size_t> module_at(std::uint32_t instance,
+                                                     std::uint32_t op) const;
   [[nodiscard]] std::size_t root() const { return units_.size() - 1; }
+  [[nodiscard]] std::vector<std::size_t> as_nested() const;
+  void gather_before(std::size_t unit);
   [[nodiscard]] std::int64_t padded(std::size_t unit) const;
+  [[nodiscard]] std::int64_t flattened(std::size_t unit) const;
   void lay_out(std::size_t unit);
   void begin_run();
   void release_dropped();
@@ -99,13 +128,15 @@ class FlatUnits final : public BlockHooks {
   Recorder& recorder_;
   std::int64_t ranks_;
   std::int64_t rank_;
-  DType share_;
-  DType gathered_;
-  DType reduced_;
-  std::vector<ShardedUnit> units_;
+  const Recipe& recipe_;
+  bool apart_;
+  std::vector<ShardedUnit> units_;  // as their forwards end
   std::vector<State> states_;
   std::vector<ParameterTensor> rows_;  // of stepped()
   std::vector<HeldStorage> arrived_;   // gradients, by ForwardOrder::parameters()
+  Reshard reshard_;
+  std::optional<std::size_t> ended_;  // a frozen unit, whose weights are still there
+  bool holds_ = false;                // of the running backward: it reduces nothing
   bool has_run_ = false;
   bool dropped_ = false;
 };

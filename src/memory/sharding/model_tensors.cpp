@@ -40,9 +40,10 @@ ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inv
 }
 
 std::vector<StorageId> placed_weights(const Timeline& timeline) {
-  std::vector<StorageId> weights;
+  std::vector<StorageId> weights(timeline.parameters.size(), kNoStorage);
   for (StorageId i = 0; i < timeline.storages.size(); ++i) {
-    if (timeline.storages[i].label.origin == Origin::parameter) weights.push_back(i);
+    const Label& label = timeline.storages[i].label;
+    if (label.origin == Origin::parameter) weights[label.place] = i;
   }
   return weights;
 }

@@ -29,6 +29,8 @@ ShardedUnits::ShardedUnits(const Model& model, Recorder& recorder)
       units_(sharded_units(model.job, model.inventory, model.order, timeline_)),
       states_(units_.size()),
       parts_(model.order.stages().size()),
+      in_modules_(std::ranges::any_of(
+          units_, [](const ShardedUnit& unit) { return unit.op != ShardedUnit::kBlocks; })),
       in_stages_(model.job.parallelism.pipeline > 1),
       sums_(in_stages_ || reduces_last(model.job)),
       holds_(in_stages_),
@@ -70,20 +72,41 @@ HeldStorage ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t
 void ShardedUnits::before_forward(std::uint32_t instance) {
   if (instance == 0) spare_.drop();
   for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
-    if (units_[i - 1].first != instance) continue;
-    Part& part = part_of(i - 1);
-    if (units_[i - 1].is_root) part.forward_order.clear();
-    gather(i - 1);
-    // FSDPParamGroup.wait_for_unshard: in a forward an output stays until the next unit has copied
-    // out of its own, and so the copy overlaps that all-gather.
-    HeldStorage output = take_apart(i - 1);
-    if (output.is_of_storage()) part.kept_output = std::move(output);
+    if (units_[i - 1].begins_with(instance)) begin_unit(i - 1);
   }
+}
+
+void ShardedUnits::begin_unit(std::size_t unit) {
+  Part& part = part_of(unit);
+  if (units_[unit].is_root) part.forward_order.clear();
+  gather(unit);
+  // FSDPParamGroup.wait_for_unshard: in a forward an output stays until the next unit has copied
+  // out of its own, and so the copy overlaps that all-gather.
+  HeldStorage output = take_apart(unit);
+  if (output.is_of_storage()) part.kept_output = std::move(output);
+}
+
+/// A unit of one module; nothing where the op is none's.
+std::optional<std::size_t> ShardedUnits::module_at(std::uint32_t instance, std::uint32_t op) const {
+  for (std::size_t i = units_.size(); i > 0; --i) {
+    if (units_[i - 1].first == instance && units_[i - 1].op == op) return i - 1;
+  }
+  return std::nullopt;
+}
+
+void ShardedUnits::before_op(const OpSite& site) {
+  if (!in_modules_) return;
+  if (const auto unit = module_at(site.instance, site.op)) begin_unit(*unit);
+}
+
+void ShardedUnits::after_op(const OpSite& site) {
+  if (!in_modules_) return;
+  if (const auto unit = module_at(site.instance, site.op)) end_forward(*unit);
 }
 
 void ShardedUnits::after_forward(std::uint32_t instance) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i].last != instance || units_[i].ends_behind_look_up) continue;
+    if (!units_[i].ends_with(instance) || units_[i].ends_behind_look_up) continue;
     end_forward(i);
     if (!units_[i].is_root) continue;
     // _post_forward has ended all_gather_state before, but its local of that name holds it until
@@ -114,22 +137,35 @@ void ShardedUnits::cast_loss(std::size_t root) {
 
 void ShardedUnits::before_backward(std::uint32_t instance) {
   for (std::size_t i = units_.size(); i > 0; --i) {
-    if (units_[i - 1].last != instance) continue;
-    running_ = units_[i - 1].part;
-    gather(i - 1);
-    take_apart(i - 1).drop();
-    const std::vector<std::size_t>& order = part_of(i - 1).forward_order;
-    const auto here = std::find(order.begin(), order.end(), i - 1);
-    // _backward_prefetch: the unit before it in post_forward_order, whether the backward needs it
-    // or not.
-    const bool first = here == order.begin() || here == order.end();
-    if (!first) gather(*(here - 1));
+    if (units_[i - 1].ends_with(instance)) begin_backward(i - 1);
   }
+}
+
+void ShardedUnits::begin_backward(std::size_t unit) {
+  running_ = units_[unit].part;
+  gather(unit);
+  take_apart(unit).drop();
+  const std::vector<std::size_t>& order = part_of(unit).forward_order;
+  const auto here = std::find(order.begin(), order.end(), unit);
+  // _backward_prefetch: the unit before it in post_forward_order, whether the backward needs it
+  // or not.
+  const bool first = here == order.begin() || here == order.end();
+  if (!first) gather(*(here - 1));
+}
+
+void ShardedUnits::before_node(const OpSite& site) {
+  if (!in_modules_) return;
+  if (const auto unit = module_at(site.instance, site.op)) begin_backward(*unit);
+}
+
+void ShardedUnits::after_node(const OpSite& site) {
+  if (!in_modules_) return;
+  if (const auto unit = module_at(site.instance, site.op)) end_unit(*unit);
 }
 
 void ShardedUnits::after_backward(std::uint32_t instance) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i].first == instance && !units_[i].reduces_at_end) end_unit(i);
+    if (units_[i].begins_with(instance) && !units_[i].reduces_at_end) end_unit(i);
   }
 }
 
@@ -156,12 +192,14 @@ std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
   return units;
 }
 
-/// As the modules are nested: the root first.
+/// As the modules are nested: the root first. FSDPParamGroup.finalize_backward lets go of what was
+/// gathered ahead and then not asked for.
 void ShardedUnits::end_backward() {
   const std::vector<std::size_t> units = units_of(running_);
   end_unit(units.back());
   for (const std::size_t unit : units) {
     if (units_[unit].reduces_at_end && !units_[unit].is_root) end_unit(unit);
+    states_[unit].output.drop();
   }
   parts_[running_].kept_input.drop();
 }

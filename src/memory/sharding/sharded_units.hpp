@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,10 @@ class ShardedUnits final : public BlockHooks {
   void before_forward(std::uint32_t instance) override;
   void after_forward(std::uint32_t instance) override;
   void after_look_up(std::uint32_t instance) override;
+  void before_op(const OpSite& site) override;
+  void after_op(const OpSite& site) override;
+  void before_node(const OpSite& site) override;
+  void after_node(const OpSite& site) override;
   [[nodiscard]] StorageId take_loss() override { return std::exchange(loss_, kNoStorage); }
   void before_backward(std::uint32_t instance) override;
   void after_backward(std::uint32_t instance) override;
@@ -98,6 +103,10 @@ class ShardedUnits final : public BlockHooks {
     HeldStorage kept_input;                  ///< of the last reduction
   };
 
+  [[nodiscard]] std::optional<std::size_t> module_at(std::uint32_t instance,
+                                                     std::uint32_t op) const;
+  void begin_unit(std::size_t unit);
+  void begin_backward(std::size_t unit);
   void gather(std::size_t unit, Stream stream = Stream::all_gather);
   HeldList shares_to_send(std::size_t unit, Stream stream);
   void place_scales(const Graph& graph);
@@ -122,6 +131,7 @@ class ShardedUnits final : public BlockHooks {
   }
   [[nodiscard]] DType gathered_type(std::uint32_t parameter) const;
   [[nodiscard]] DType gradient_type(std::uint32_t parameter) const;
+  [[nodiscard]] DType share_type(std::uint32_t parameter) const;
   [[nodiscard]] std::int64_t gathered_share(std::uint32_t parameter) const;
   [[nodiscard]] std::int64_t gathered_share_of(std::size_t unit) const;
   [[nodiscard]] std::vector<std::uint32_t> trained(std::size_t unit) const;
@@ -141,6 +151,7 @@ class ShardedUnits final : public BlockHooks {
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;
   std::vector<Part> parts_;
+  bool in_modules_;                   // some unit is one module's
   std::size_t running_ = 0;           // the part whose backward runs
   bool in_stages_;                    // of a pipeline: reduced when the last backward has run
   bool sums_;                         // over a step's micro-batches, whole

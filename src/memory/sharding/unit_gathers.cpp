@@ -27,7 +27,11 @@ DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
 /// The type in which a backward makes the gradient: that of the gather, if it is not of fp8.
 /// Parameters that are gathered without a cast keep each its own type.
 DType ShardedUnits::gradient_type(std::uint32_t parameter) const {
-  if (recipe_.compute != recipe_.weights) return types_.gathered;
+  const bool casts = recipe_.casts_gathered() || recipe_.compute != recipe_.weights;
+  return casts ? types_.gathered : share_type(parameter);
+}
+
+DType ShardedUnits::share_type(std::uint32_t parameter) const {
   const bool widened = row(parameter).trainable && !row(parameter).whole_module;
   return widened ? types_.share : recipe_.weights;
 }
@@ -59,7 +63,6 @@ void ShardedUnits::gather(std::size_t unit, Stream stream) {
 /// Makes the inputs of an all-gather: one cast of all shares behind those in fp8, or each share as
 /// the host sends it.
 HeldList ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
-  const bool casts = recipe_.compute != recipe_.weights;
   HeldList sent;
   if (!offloads_) {
     const auto made = [&](UnitTensor tensor, std::int64_t bytes) {
@@ -70,12 +73,12 @@ HeldList ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
     for (const std::uint32_t parameter : units_[unit].parameters) {
       if (is_in_fp8(parameter)) {
         sent.push_back(float8_.cast(unit, timeline_.parameters[parameter].elements, made));
-      } else {
+      } else if (share_type(parameter) != gathered_type(parameter)) {
         others = checked_add(others, gathered_share(parameter));
       }
     }
     // all_gather_copy_in copies shares of the right type into the rank's piece of the output.
-    if (casts) sent.push_back(made(UnitTensor::cast_shares, others));
+    if (others > 0) sent.push_back(made(UnitTensor::cast_shares, others));
     return sent;
   }
   for (const std::uint32_t parameter : units_[unit].parameters) {
@@ -84,7 +87,7 @@ HeldList ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
       return make(unit, UnitTensor::cast_shares, checked_multiply(elements, size_of(type)), stream);
     };
     sent.push_back(made(types_.share));
-    if (casts) sent.back() = made(types_.gathered);
+    if (recipe_.compute != recipe_.weights) sent.back() = made(types_.gathered);
   }
   return sent;
 }

@@ -1,8 +1,10 @@
 #include "memory/sharding/unit_layout.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -42,7 +44,10 @@ class UnitWriter {
         layout_(layout_of(job.training->implementation)),
         reshard_(units_of(sharding_of(job))->reshard),
         ranks_(job.parallelism.shard_ranks()),
-        adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute())) {}
+        adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute()) &&
+                 !shards_by<FlatShards>(job)),
+        peft_in_accelerate_(job.model.adapter &&
+                            row_of(job.training->implementation.loop).accelerate) {}
 
   std::vector<ShardedUnit> write() && {
     const auto& stages = order_.stages();
@@ -177,14 +182,40 @@ class UnitWriter {
       root.parameters.erase(table);
     }
     take_tail(root, tail);
+    // The head by itself is gathered when its product begins, behind the norm.
+    const bool head_alone = tail.first == head_ && final_norm_missing(root);
+    if (head_alone && !shared) tail.op = product_at(head_);
     if (shared) tail.parameters.push_back(*shared);
     input.adds_to_others = shared.has_value() && !input.parameters.empty();
+  }
+
+  /// accelerate 1.15, _find_final_norm looks among the children of the model's `base_model_prefix`,
+  /// which peft's model hands on: `model` of it is the whole causal model, and no norm is its
+  /// child. `transformer` and `gpt_neox` are the base model, whose norm has another name.
+  [[nodiscard]] bool finds_norm(const std::string& name) const {
+    if (!peft_in_accelerate_) return true;
+    constexpr std::array<std::string_view, 3> kFound = {"ln_f.", "norm_f.", "final_layer_norm."};
+    return std::ranges::any_of(kFound,
+                               [&name](std::string_view known) { return name.starts_with(known); });
+  }
+
+  /// Whether a norm is left to the root.
+  [[nodiscard]] bool final_norm_missing(const ShardedUnit& root) const {
+    return std::ranges::any_of(
+        root.parameters, [this](std::uint32_t i) { return row(i).role == ParameterRole::norm; });
+  }
+
+  /// The op of the head's product, its block's last.
+  [[nodiscard]] std::uint32_t product_at(std::uint32_t instance) const {
+    const std::size_t ops = order_.programs()[order_.instances()[instance].block].ops.size();
+    return static_cast<std::uint32_t>(ops - 1);
   }
 
   void take_tail(ShardedUnit& root, ShardedUnit& tail) const {
     std::string final_norm;
     for (const std::uint32_t i : root.parameters) {
-      if (row(i).role == ParameterRole::norm) final_norm = module_of(row(i).name);
+      const bool is_found = row(i).role == ParameterRole::norm && finds_norm(row(i).name);
+      if (is_found) final_norm = module_of(row(i).name);
     }
     const auto is_tail = [&](std::uint32_t i) {
       return row(i).role == ParameterRole::matmul || module_of(row(i).name) == final_norm;
@@ -234,7 +265,10 @@ class UnitWriter {
   FsdpUnits layout_;
   Reshard reshard_;
   std::int64_t ranks_;
-  bool adapted_;  // and no input of a layer is made a leaf
+  // No input of a layer is made a leaf, and FSDP2's hooks ask for one that wants a gradient:
+  // FSDP1's is the flat tensor's own (_register_post_backward_hook).
+  bool adapted_;
+  bool peft_in_accelerate_;
   PartSpan span_;
   std::uint32_t head_ = 0;
   std::vector<ShardedUnit> units_;

@@ -16,10 +16,20 @@ FsdpUnits layout_of(const Implementation& implementation);
 
 /// Parameters that are all-gathered at once.
 struct ShardedUnit {
+  static constexpr std::uint32_t kBlocks = ~std::uint32_t{0};
+
   std::vector<std::uint32_t> parameters;  ///< Timeline::parameters, as their modules register them
   std::vector<std::uint32_t> uses;        ///< ForwardOrder::parameters, whose gradients it reduces
   std::uint32_t first = 0;                ///< instances [first, last] run it
   std::uint32_t last = 0;
+  std::uint32_t op = kBlocks;  ///< of one block, that is all it runs
+  /// Whether the unit's forward begins with the block, or ends with it.
+  [[nodiscard]] bool begins_with(std::uint32_t instance) const {
+    return op == kBlocks && first == instance;
+  }
+  [[nodiscard]] bool ends_with(std::uint32_t instance) const {
+    return op == kBlocks && last == instance;
+  }
   std::size_t part = 0;              ///< of the model: ForwardOrder::stages()
   bool ends_behind_look_up = false;  ///< of a table, which is all that it has
   bool is_root = false;              ///< the last of its part, around all others

@@ -20,6 +20,7 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   const Sharding sharding = sharding_of(job);
   const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
   policy.in_pieces = zero != nullptr && zero->shards_weights();
+  policy.layers_get_gradients = reduces_frozen_weights(job);
   policy.tensor = parallelism.tensor;
   policy.expert = parallelism.expert;
   policy.whole_experts = parallelism.whole_experts();

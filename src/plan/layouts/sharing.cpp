@@ -11,10 +11,15 @@ namespace memest {
 namespace {
 
 /// The framework's row, less what the job may not share by: beside Liger's and float8 linears
-/// only what was recorded is left (reader, check_parallelism.cpp).
+/// only what was recorded is left (reader, check_parallelism.cpp), beside adapters what the ledger
+/// has formulas of.
 FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
+  if (job.model.adapter) {
+    row.sharer = Sharer::none;
+    row.fsdp2 = false;
+  }
   if (!job.training->replaces_modules()) return row;
   row.sharer = Sharer::none;
   row.fsdp2 = row.fsdp2 && !row_of(implementation.loop).accelerate;

@@ -21,8 +21,9 @@ namespace {
 
 /// Why the model is answered on one GPU alone; null where it is on many.
 const char* only_alone(const ModelSpec& model) {
-  if (model.adapter) return "adapters trained on several GPUs are not available yet";
-  if (model.quantized) return "quantised weights on several GPUs are not available yet";
+  if (model.quantized && row_of(model.quantized->format).hqq) {
+    return "weights in HQQ's codes on several GPUs are not available yet";
+  }
   if (model.low_rank) return "factorised layers on several GPUs are not available yet";
   return nullptr;
 }

@@ -92,6 +92,8 @@ std::string units(const Job& job) {
                      ", replicate: " + written_as(fsdp->replicate);
   if (fsdp->init) keys += ", init: " + written_as(name_of(*fsdp->init));
   if (fsdp->sync_module_states) keys += ", sync_module_states: true";
+  if (fsdp->trained_apart) keys += ", units: adapters";
+  if (fsdp->no_sync) keys += ", no_sync: true";
   return keys + "}";
 }
 

@@ -193,15 +193,53 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
   }
 }
 
-/// FSDP1 makes every weight of a unit a view of one flat tensor, so that frozen ones are trained in
-/// part; accelerate wraps peft's model by a policy of its own (update_fsdp_plugin_peft).
+/// FSDP1 makes every weight of a unit a view of one flat tensor (_validate_tensors_to_flatten asks
+/// for one type), so that the frozen ones of a layer are trained in part; accelerate wraps peft's
+/// model by a policy of its own (update_fsdp_plugin_peft).
+void check_flat_adapter(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  const LoraAdapter& adapter = *job.model.adapter;
+  const DType weights = job.forward()->recipe.weights;
+  if (adapter.dtype != weights && !job.parallelism.fsdp->trained_apart) {
+    diagnostics.push_back(error_at(written.span,
+                                   "FSDP1 puts a layer's weights in " +
+                                       std::string(name_of(weights)) + " and its adapters in " +
+                                       std::string(name_of(adapter.dtype)) +
+                                       " into one flat tensor, which has one type",
+                                   "write 'dtype: model' in the adapter, or 'units: adapters'"));
+  } else if (!adapter.whole_modules.empty() || adapts(adapter, "lm_head")) {
+    diagnostics.push_back(unavailable_at(written.span, "an adapter outside the layers under FSDP1",
+                                         "leave 'modules_to_save' and the output head out"));
+  }
+}
+
 void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostics) {
-  if (job.parallelism.shards_flat()) {
-    diagnostics.push_back(
-        unavailable_at(written.span, "an adapter under FSDP1", "set 'version' to 2"));
-  } else if (loop_of(job).accelerate) {
-    diagnostics.push_back(unavailable_at(written.span, "an adapter under FSDP2 in the Trainer",
-                                         "leave 'loop' out: in a plain loop it is answered"));
+  if (job.parallelism.shards_flat()) check_flat_adapter(written, job, diagnostics);
+  const LoraAdapter& adapter = *job.model.adapter;
+  const bool outside = !adapter.whole_modules.empty() || adapts(adapter, "lm_head");
+  if (job.parallelism.shards_rows() && loop_of(job).accelerate && outside) {
+    diagnostics.push_back(unavailable_at(written.span,
+                                         "an adapter outside the layers under FSDP2 in the Trainer",
+                                         "leave 'modules_to_save' and the output head out"));
+  }
+}
+
+/// FSDP2's ways of the same are other calls: set_requires_gradient_sync, a fully_shard a module.
+void check_flat_keys(const Value& fsdp, const Job& job, Diagnostics& diagnostics) {
+  const FullySharded& sharded = *job.parallelism.fsdp;
+  if (sharded.no_sync && sharded.version != 1) {
+    diagnostics.push_back(error_at(fsdp.find("no_sync")->span, "FSDP2 has no 'no_sync'",
+                                   "leave it out, or set 'version' to 1"));
+  }
+  if (!sharded.trained_apart) return;
+  if (sharded.version != 1 || !job.model.adapter) {
+    diagnostics.push_back(error_at(fsdp.find("units")->span,
+                                   "units of adapters are FSDP1's, of a model that has adapters",
+                                   "write 'units: block'"));
+  } else if (job.forward()->recipe.casts_gathered()) {
+    // peft's layer casts its input to what lora_A's weight is outside of its unit: fp32.
+    diagnostics.push_back(unavailable_at(fsdp.find("units")->span,
+                                         "units of adapters that are gathered in another type",
+                                         "use bf16 or fp32, or write 'units: block'"));
   }
 }
 
@@ -233,7 +271,7 @@ void check_init(const Value& fsdp, const Job& job, Diagnostics& diagnostics) {
   } else if (job.parallelism.shards_rows() && !usual && job.parallelism.offload.any()) {
     diagnostics.push_back(unavailable_at(written->span, "init " + quoted_init + " beside 'offload'",
                                          "leave 'init' out"));
-  } else if (job.parallelism.shards_rows() && !usual && job.model.adapter) {
+  } else if (job.parallelism.shards_rows() && !usual && !trainer && job.model.adapter) {
     diagnostics.push_back(unavailable_at(
         written->span, "init " + quoted_init + " of a model with an adapter", "leave 'init' out"));
   }
@@ -277,7 +315,10 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
   if (fsdp != nullptr && parallelism.fsdp && job.model.adapter) {
     check_adapter(*fsdp, job, diagnostics);
   }
-  if (fsdp != nullptr && parallelism.fsdp) check_init(*fsdp, job, diagnostics);
+  if (fsdp != nullptr && parallelism.fsdp) {
+    check_init(*fsdp, job, diagnostics);
+    check_flat_keys(*fsdp, job, diagnostics);
+  }
   if (parallelism.fsdp && parallelism.data % parallelism.fsdp->replicate != 0) {
     const std::string replicas = std::to_string(parallelism.fsdp->replicate);
     diagnostics.push_back(error_at(written->find("fsdp")->span,

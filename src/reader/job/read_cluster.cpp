@@ -58,6 +58,8 @@ FullySharded read_fsdp(const Value& written) {
   fsdp.replicate = as_count(written.find("replicate")).value_or(fsdp.replicate);
   fsdp.init = shard_init_of(written.find("init"));
   fsdp.sync_module_states = as_flag(written.find("sync_module_states")).value_or(false);
+  fsdp.trained_apart = as_text(written.find("units")).value_or("") == "adapters";
+  fsdp.no_sync = as_flag(written.find("no_sync")).value_or(false);
   return fsdp;
 }
 

@@ -260,7 +260,18 @@ class TrainingReader {
     if (!spec.recipe.autocast || spec.recipe.compute != DType::bf16) return;
     const std::string_view of_fsdp = row_of(spec.implementation.loop).fsdp_recipe;
     spec.recipe_of_fsdp = find_recipe(std::string(of_fsdp)).value();
+    keep_frozen_weights(spec);
     if (context_.parallelism.fsdp) spec.recipe = *spec.recipe_of_fsdp;
+  }
+
+  /// accelerate 1.15, fsdp2_prepare_model widens what is trained alone: beside an adapter the
+  /// weights stay as they are loaded.
+  void keep_frozen_weights(TrainingSpec& spec) {
+    const bool adapts = training_.find("adapter") != nullptr;
+    if (!adapts || !row_of(spec.implementation.loop).accelerate) return;
+    if (spec.recipe.weights == spec.recipe_of_fsdp->weights) return;
+    spec.recipe_of_fsdp->weights = spec.recipe.weights;
+    spec.recipe_of_fsdp->name = spec.recipe.name;
   }
 
   /// An adapter's gradients and states are of its own type.
@@ -268,12 +279,15 @@ class TrainingReader {
     const bool parallel = adapts_parallel_layers(implementation);
     adapter_ = read_adapter(training_, recipe.weights, parallel);
     if (!adapter_ || parallel) return;
-    if (recipe.master || recipe.gathered_units || recipe.fp8_weight_copies > 0) {
+    const bool gathered = recipe.gathered_units && !context_.parallelism.fsdp;
+    if (recipe.master || gathered || recipe.fp8_weight_copies > 0) {
       diagnostics_.push_back(unavailable_at(
           training_.find("adapter")->span, "an adapter under the precision " + quote(recipe.name),
           "use fp32, bf16, fp16, amp-bf16, amp-fp16 or bf16-autocast"));
       return;
     }
+    // fsdp2_prepare_model: param.data.to(torch.float32) of each that requires a gradient.
+    if (recipe.gathered_units) adapter_->dtype = DType::fp32;
     // Only what requires a gradient gets one, and AdamW's exp_avg is zeros_like(p).
     recipe.trained = adapter_->dtype;
     recipe.gradients = adapter_->dtype;

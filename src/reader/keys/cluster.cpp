@@ -21,7 +21,7 @@ constexpr std::int64_t kMaxBucket = 1'000'000'000'000;
 
 // torchtitan's fsdp_reshard_after_forward; fully_shard itself takes true, false or a number.
 constexpr Word kReshards[] = {{"default"}, {"always"}, {"never"}};
-constexpr Word kUnits[] = {{"block"}};
+constexpr Word kUnits[] = {{"block"}, {"adapters"}};
 constexpr Word kInits[] = {{"meta"}, {"host"}, {"device"}};
 constexpr Key kFsdpKeys[] = {
     {.name = "version", .shapes = {count(1, 2)}, .fallback = "2", .doc = "FSDP1 or FSDP2."},
@@ -32,7 +32,9 @@ constexpr Key kFsdpKeys[] = {
     {.name = "units",
      .shapes = {choice(kUnits)},
      .fallback = "block",
-     .doc = "What is gathered at once."},
+     .doc =
+         "What is gathered at once: a layer, or in FSDP1 every trained module of a layer by itself "
+         "and the rest of it (peft's fsdp_auto_wrap_policy)."},
     {.name = "replicate",
      .shapes = {count(1, kMaxRanks)},
      .fallback = "1",
@@ -45,6 +47,12 @@ constexpr Key kFsdpKeys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "FSDP1 sends the first rank's weights to all, a unit at a time."},
+    {.name = "no_sync",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc =
+         "FSDP1 reduces a step's gradients in its last micro-step, and has them whole until then "
+         "(its no_sync(), which Fabric's no_backward_sync is)."},
 };
 
 constexpr Word kAuto[] = {{"auto"}};

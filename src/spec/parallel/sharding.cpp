@@ -12,7 +12,9 @@ namespace {
 Sharding by_units(const Parallelism& parallelism) {
   const FullySharded& written = *parallelism.fsdp;
   const GatheredUnits units{parallelism.reshard(), written.replicate, written.init};
-  if (parallelism.shards_flat()) return FlatShards{{units}, written.sync_module_states};
+  if (parallelism.shards_flat()) {
+    return FlatShards{{units}, written.sync_module_states, written.trained_apart, written.no_sync};
+  }
   return RowShards{{units}};
 }
 
@@ -82,6 +84,12 @@ bool is_megatron_deepspeed(const Job& job) {
 
 bool adds_to_gradient_buffer(const Implementation& implementation) {
   return row_of(implementation.framework).gradient_buffer && !implementation.deepspeed;
+}
+
+bool reduces_frozen_weights(const Job& job) {
+  const Sharding sharding = sharding_of(job);
+  const auto* flat = std::get_if<FlatShards>(&sharding);
+  return flat != nullptr && !flat->trained_apart && job.model.adapter;
 }
 
 std::int64_t overlapped_bucket_elements(std::int64_t ranks) {

@@ -11,6 +11,8 @@ std::string value_of(const FullySharded& fsdp) {
   if (fsdp.replicate > 1) keys += ", replicate: " + std::to_string(fsdp.replicate);
   if (fsdp.init) keys += ", init: " + std::string(name_of(*fsdp.init));
   if (fsdp.sync_module_states) keys += ", sync_module_states: true";
+  if (fsdp.trained_apart) keys += ", units: adapters";
+  if (fsdp.no_sync) keys += ", no_sync: true";
   return keys + "}";
 }
 

@@ -55,6 +55,8 @@ struct FullySharded {
   std::int64_t replicate = 1;          ///< replicas of the sharded model (HSDP)
   std::optional<ShardInit> init = {};  ///< absent: the framework's own habit
   bool sync_module_states = false;     ///< FSDP1 sends the first rank's weights to all
+  bool trained_apart = false;          ///< FSDP1: trained leaf modules are units (peft's policy)
+  bool no_sync = false;                ///< FSDP1: whole gradients until a step's last micro-step
 
   friend auto operator<=>(const FullySharded&, const FullySharded&) = default;
 };

@@ -38,6 +38,8 @@ struct GatheredUnits {
 /// FSDP1: a flat tensor a unit, cut into equal shares.
 struct FlatShards : GatheredUnits {
   bool sync_module_states = false;  ///< the first rank's weights go to all
+  bool trained_apart = false;       ///< every trained leaf module is a unit of its own
+  bool no_sync = false;             ///< gradients are whole until a step's last micro-step
 };
 /// FSDP2 and HSDP: every parameter by itself, along its rows.
 struct RowShards : GatheredUnits {};
@@ -70,6 +72,10 @@ Sharding sharding_of(const TrainingSpec& training, const Parallelism& parallelis
 bool is_megatron_deepspeed(const Job& job);
 /// Whether gradients are added up in one buffer that is there for good: Megatron's own.
 bool adds_to_gradient_buffer(const Implementation& implementation);
+
+/// Whether frozen weights beside an adapter get gradients and are reduced, as views of one flat
+/// tensor with it (FSDP1, use_orig_params).
+bool reduces_frozen_weights(const Job& job);
 
 /// Elements of a bucket of Megatron whose gradients travel beside the backward: at least 40 M, and
 /// 1 M a data-parallel rank (megatron-core 0.16, distributed/distributed_data_parallel.py). A ring

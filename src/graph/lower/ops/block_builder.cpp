@@ -116,8 +116,7 @@ TensorId BlockBuilder::parameter(Place place, Shape shape) {
 }
 
 TensorId BlockBuilder::trained_parameter(Place place, Shape shape) {
-  const DType dtype = precision_.adapter.value_or(precision_.weights);
-  const TensorId id = make(place, std::move(shape), dtype, Role::parameter);
+  const TensorId id = make(place, std::move(shape), trained_type(), Role::parameter);
   needs_gradient_[id] = precision_.gradients;
   return id;
 }

@@ -88,6 +88,10 @@ class BlockBuilder {
   [[nodiscard]] std::optional<TensorId> find(Place place) const;
   /// A tensor from outside that needs no gradient: token ids, cos and sin tables.
   TensorId shared(std::string_view name, Shape shape, DType dtype);
+  /// The type of what trained_parameter() makes.
+  [[nodiscard]] DType trained_type() const {
+    return precision_.adapter.value_or(precision_.weights);
+  }
   /// Frozen where an adapter is trained instead.
   TensorId parameter(Place place, Shape shape);
   /// An adapter's.

@@ -228,6 +228,7 @@ DecoderContext context_of_kind(const DecoderContext& context, const LayerKind& k
   // DynamicSlidingWindowLayer: a view of the last `sliding_window` - 1 tokens, and the new one.
   const bool full = kind.sliding_window && context.tokens() >= *kind.sliding_window;
   if (context.decodes() && full) own.dims.keys = Expr(*kind.sliding_window);
+  own.trains_all = context.policy.layers_get_gradients;
   return own;
 }
 

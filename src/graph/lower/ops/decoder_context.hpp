@@ -43,16 +43,21 @@ struct DecoderContext {
   const LowRank* low_rank = nullptr;            ///< the layers' linear modules that are two each
   const QuantizedWeights* quantized = nullptr;  ///< the linear modules whose weights are codes
   SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
+  bool trains_all = false;  ///< what is frozen beside an adapter gets its gradients too
 
   /// Null where queries, keys and values are projected directly.
   [[nodiscard]] const LatentAttention* latent() const {
     return std::get_if<LatentAttention>(&decoder.attention);
   }
   [[nodiscard]] Precision precision() const {
-    const std::optional<DType> adapted =
-        adapter == nullptr ? std::nullopt : std::optional(adapter->dtype);
     return {policy.weights, policy.compute,   policy.autocast,
-            adapted,        policy.gradients, policy.frozen,  policy.in_pieces};
+            adapted(),      policy.gradients, policy.frozen,  policy.in_pieces};
+  }
+  /// The type of an adapter's weights as a pass sees them, where those alone are trained: that of
+  /// all weights where FSDP gathers them in another than they are stored in.
+  [[nodiscard]] std::optional<DType> adapted() const {
+    if (adapter == nullptr || trains_all) return std::nullopt;
+    return policy.stored ? policy.weights : adapter->dtype;
   }
   /// Whether the embeddings are a leaf that a gradient ends at.
   [[nodiscard]] bool embeddings_want_gradient() const {
@@ -101,7 +106,8 @@ struct DecoderContext {
   [[nodiscard]] Expr feed_forward_size(std::int64_t size) const;
 };
 
-/// The context of layers of `kind`: what is left of their cache where they see a window.
+/// The context of layers of `kind`: what is left of their cache where they see a window, and
+/// whether all of them is trained.
 DecoderContext context_of_kind(const DecoderContext& context, const LayerKind& kind);
 
 /// The numbers behind the letters.

@@ -19,7 +19,7 @@ namespace {
 /// of its two factors.
 struct LinearModule {
   std::string_view projection;
-  std::string_view DecoderNames::* module;
+  std::string_view DecoderNames::*module;
   std::string_view a;
   std::string_view b;
   std::string_view sum;
@@ -143,7 +143,8 @@ TensorId adapted(BlockBuilder& block, const DecoderContext& context, const Adapt
                     : of.result;
   // x = self._cast_input_dtype(x, lora_A.weight.dtype): fp32 beside 16-bit weights, twice the
   // bytes, and kept by lora_A.
-  const TensorId wide = habits.converts ? cast(block, {names.sum, "input"}, x, lora.dtype) : x;
+  const TensorId wide =
+      habits.converts ? cast(block, {names.sum, "input"}, x, block.trained_type()) : x;
   if (wide != x) frame.local(wide);
   const TensorId input = dropout(block, names.sum, context.dropout(lora.dropout), wide);
   const TensorId narrow = times_trained(block, {names.a, shape.in, rank}, {of.rows.shape, input});

@@ -94,7 +94,8 @@ constexpr LoadedTypes kReplicaTypes[] = {{"fp32", "float32", "no"},
                                          {"bf16-autocast", "bfloat16", "bf16"}};
 constexpr LoadedTypes kUnitTypes[] = {{"fp32", "float32", "no"},
                                       {"bf16", "bfloat16", "no"},
-                                      {"accelerate-fsdp2-bf16", "float32", "bf16"}};
+                                      {"accelerate-fsdp2-bf16", "float32", "bf16"},
+                                      {"bf16-autocast", "bfloat16", "bf16"}};  // beside adapters
 // DeepSpeed casts the model itself, and makes its fp32 weights of it.
 constexpr LoadedTypes kZeroTypes[] = {{"fp32", "float32", "no"},
                                       {"mixed", "bfloat16", "bf16"},
