@@ -10,6 +10,7 @@
 #include "graph/parameters/parameter_names.hpp"
 #include "graph/parameters/quantized_parameters.hpp"
 #include "graph/parameters/shared_parameters.hpp"
+#include "graph/parameters/vision_parameters.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
@@ -123,6 +124,9 @@ struct ParameterWriter {
 Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
   const std::string_view type = stored_type(model.model_type, implementation);
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
+  if (model.vision) {
+    own = with_vision(own, *model.vision, std::get<DecoderSpec>(model.architecture).hidden_size);
+  }
   const bool stored_in_out = names_of(model.model_type).stored_in_out;
   if (model.low_rank) own = with_low_rank(own, *model.low_rank, stored_in_out);
   if (model.shared_layers) own = with_shared_layers(own, *model.shared_layers);
@@ -140,8 +144,20 @@ Bytes buffer_bytes(const Inventory& inventory) {
   return bytes;
 }
 
+namespace {
+
+/// All that an optimizer is given counts as trained, whether a gradient comes to it or not.
+ModelSpec read_whole(ModelSpec model) {
+  if (!model.vision) return model;
+  model.vision->tower.used = model.vision->tower.encoder.layers();
+  model.vision->tower.reads_normed = true;
+  return model;
+}
+
+}  // namespace
+
 ParameterCounts count_parameters(const ModelSpec& model) {
-  const Inventory inventory = parameters_of(model);
+  const Inventory inventory = parameters_of(read_whole(model));
   ParameterCounts counts;
   for (const ParameterTensor& tensor : inventory.parameters) count_tensor(tensor, counts);
   const auto table = std::find_if(
