@@ -61,6 +61,21 @@ TEST_CASE("LLaVA without keys is CLIP's ViT-L of 336 pixels before a LLaMA") {
   CHECK(count_parameters(job.model).trainable == 7'062'902'784);
 }
 
+TEST_CASE("Gemma 3 pools the patches of SigLIP and ties its head") {
+  const Job job =
+      job_of("seq_len: 1024, images: 2",
+             "{model_type: gemma3, vision_config: {hidden_size: 1152, image_size: 896, "
+             "intermediate_size: 4304, num_attention_heads: 16, num_hidden_layers: 27, "
+             "patch_size: 14, vision_use_head: false}, text_config: {hidden_size: 2560, "
+             "intermediate_size: 10240, num_hidden_layers: 34}}");
+  const VisionPart& vision = job.model.vision.value();
+  CHECK(vision.tower.used == 27);
+  CHECK(vision.projector.pool == 4);
+  CHECK(vision.tokens_of_image() == 256);
+  CHECK(count_parameters(job.model).total == 4'300'079'472);  // gemma-3-4b as published
+  CHECK(std::holds_alternative<Graph>(lowered(job)));
+}
+
 TEST_CASE("a feature layer is counted from either end, and keeps the class token where asked") {
   const std::string small(kSmall);
   const auto vision_of = [&small](const std::string& keys) {

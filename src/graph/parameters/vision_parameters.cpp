@@ -79,13 +79,16 @@ class VisionParameters {
       inventory_.repeat(count);
     }
     const auto& part = std::get<DenseFeedForward>(tower_.encoder.kinds.front().feed_forward);
+    // SiglipEncoderLayer registers a norm before what reads it, CLIPEncoderLayer behind.
+    const bool norms_first = tower_.model_type == "siglip_vision_model";
+    if (norms_first) norm("vision_tower.layer_norm1");
     for (const char* name : {"k_proj", "v_proj", "q_proj", "out_proj"}) {
       linear(std::string("vision_tower.self_attn.") + name, {width(), width(), true});
     }
-    norm("vision_tower.layer_norm1");
+    norm(norms_first ? "vision_tower.layer_norm2" : "vision_tower.layer_norm1");
     linear("vision_tower.mlp.fc1", {part.size, width(), part.bias});
     linear("vision_tower.mlp.fc2", {width(), part.size, part.bias});
-    norm("vision_tower.layer_norm2");
+    if (!norms_first) norm("vision_tower.layer_norm2");
   }
 
   void write_projector() {

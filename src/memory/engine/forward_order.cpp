@@ -196,6 +196,7 @@ void ForwardOrder::find_ends(const Graph& graph) {
   for (const Block& block : graph.blocks) {
     for (const Tensor& tensor : block.tensors) {
       const bool images = tensor.shared && tensor.name == kImages;
+      if (tensor.shared && tensor.name == kTypesOfTokens) reads_token_types_ = true;
       if (images) image_bytes_ = tensor.bytes().bytes(graph.sizes).value();
     }
   }

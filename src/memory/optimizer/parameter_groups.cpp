@@ -9,8 +9,9 @@
 namespace memest {
 namespace {
 
-/// Parameters of a module that has submodules too: GPT-OSS's sinks, CLIP's class token.
-constexpr std::array<std::string_view, 2> kOwnOfModules = {".sinks", ".class_embedding"};
+/// Parameters of a module that has submodules too.
+constexpr std::array<std::string_view, 3> kOwnOfModules = {".sinks", ".class_embedding",
+                                                           ".mm_input_projection_weight"};
 
 /// Where the name of its module ends that `name` is the own parameter of, beside submodules'.
 std::size_t end_of_module(std::string_view name) {

@@ -30,18 +30,30 @@ struct TowerRow {
 
 constexpr std::array kTowerRows = {
     // CLIPVisionEmbeddings: Conv2d(bias=False), a class_embedding; CLIPVisionModel.pre_layrnorm.
-    TowerRow{"clip_vision_model", {768, 3072, 12, 12, 224, 32}, "quick_gelu", true, false, true}};
+    TowerRow{"clip_vision_model", {768, 3072, 12, 12, 224, 32}, "quick_gelu", true, false, true},
+    // SiglipVisionEmbeddings: Conv2d with a bias and a position for each patch.
+    TowerRow{"siglip_vision_model",
+             {768, 3072, 12, 12, 224, 16},
+             "gelu_pytorch_tanh",
+             false,
+             true,
+             false}};
 
 /// A multimodal model, whose projector differs.
 struct MultimodalRow {
   std::string_view model_type;
+  ProjectorKind projector = ProjectorKind::two_layers;
   std::string_view tower;  ///< where the config's section names no type
   TowerSizes unwritten;    ///< the tower where the config has no section
 };
 
 constexpr std::array kImageModels = {
     // LlavaConfig.__post_init__: without a vision_config the ViT-L of CLIP, of 336 pixels.
-    MultimodalRow{"llava", "clip_vision_model", {1024, 4096, 24, 16, 336, 14}}};
+    MultimodalRow{
+        "llava", ProjectorKind::two_layers, "clip_vision_model", {1024, 4096, 24, 16, 336, 14}},
+    // Gemma3Config.__post_init__: without a vision_config a SiglipVisionConfig as it is.
+    MultimodalRow{
+        "gemma3", ProjectorKind::pooled, "siglip_vision_model", {768, 3072, 12, 12, 224, 16}}};
 
 const MultimodalRow* row_of(std::string_view model_type) {
   const auto* const found = std::ranges::find(kImageModels, model_type, &MultimodalRow::model_type);
@@ -123,6 +135,24 @@ void read_llava(ConfigReader& config, VisionPart& vision, DecoderSpec& decoder) 
   decoder.tied_embeddings = config.flag({"tie_word_embeddings"}, false) || decoder.tied_embeddings;
 }
 
+void read_gemma3(ConfigReader& config, VisionPart& vision, DecoderSpec& decoder) {
+  VisionTower& tower = vision.tower;
+  tower.reads_normed = true;
+  const std::int64_t tokens = config.size({"mm_tokens_per_image"}, 256);
+  std::int64_t side = 1;
+  while ((side + 1) * (side + 1) <= tokens) ++side;
+  vision.projector = {.kind = ProjectorKind::pooled, .pool = tower.patches.grid() / side};
+  if (side > tower.patches.grid() || tower.patches.grid() % side != 0) {
+    config.error({"mm_tokens_per_image"}, "the tower's patches are no squares of so many tokens");
+    vision.projector.pool = 1;
+  }
+  decoder.tied_embeddings = config.flag({"tie_word_embeddings"}, true);
+  // llm_input_ids: a token beyond the vocabulary is written over in a copy.
+  if (config.size({"image_token_index", "image_token_id"}, 262144) >= decoder.vocab_size) {
+    decoder.unfollowed.emplace_back("image_token_index");
+  }
+}
+
 }  // namespace
 
 bool reads_images(std::string_view model_type) { return row_of(model_type) != nullptr; }
@@ -144,7 +174,18 @@ VisionPart read_vision(std::string_view model_type, ConfigReader& config, Decode
   }
   VisionPart vision;
   vision.tower = read_tower(section, *tower, written ? tower->sizes : row.unwritten);
-  read_llava(config, vision, decoder);
+  if (section.flag({"vision_use_head"}, type == "siglip_vision_model") &&
+      row.projector == ProjectorKind::pooled) {
+    decoder.unfollowed.emplace_back("vision_use_head");
+  }
+  switch (row.projector) {
+    case ProjectorKind::two_layers:
+      read_llava(config, vision, decoder);
+      break;
+    case ProjectorKind::pooled:
+      read_gemma3(config, vision, decoder);
+      break;
+  }
   return vision;
 }
 

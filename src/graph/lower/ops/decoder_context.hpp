@@ -64,6 +64,10 @@ struct DecoderContext {
   [[nodiscard]] bool has_rope_cache() const {
     return program.rotations == Rotations::complex && attention.qk_norm != QkNorm::none;
   }
+  /// Attention takes masks by which the tokens of an image see one another (Gemma 3).
+  [[nodiscard]] bool sees_images_whole() const {
+    return vision != nullptr && vision->projector.kind == ProjectorKind::pooled;
+  }
   [[nodiscard]] bool shards_tensors() const { return shards_by_dtensor(policy); }
   /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
   /// in a textbook's, at once.

@@ -92,7 +92,7 @@ TensorId token_rows(BlockBuilder& block, const DecoderContext& context, TensorId
 
 void write_positions(BlockBuilder& block, const DecoderContext& context) {
   const TensorId ids = ids_of_library(block, context);
-  attention_masks(block, context, ids);
+  if (!context.sees_images_whole()) attention_masks(block, context, ids);
   write_rotary_tables(block, context, ids);
 }
 

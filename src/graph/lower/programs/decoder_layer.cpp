@@ -165,7 +165,9 @@ class LayerWriter {
   [[nodiscard]] bool names_norm() const { return context_.habits.locals == LayerLocals::sublayers; }
 
   TensorId normalize(std::string_view name, TensorId x) {
-    return norm(block_, context_, {name, context_.decoder.norm, {context_.dims.h}}, x);
+    NormPart part{name, context_.decoder.norm, {context_.dims.h}};
+    part.transposed = context_.habits.stream_transposed;
+    return norm(block_, context_, part, x);
   }
 
   /// One dropout for the sum of both branches, not one for each.

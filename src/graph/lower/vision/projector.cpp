@@ -38,7 +38,71 @@ class ProjectorWriter {
     return linear(block_, {"linear_2", hidden_, hidden_, bias}, {rows, x});
   }
 
+  /// Gemma3MultiModalProjector: the positions of an image as one of so many channels, its mean over
+  /// squares, and again by positions.
+  TensorId pooled(TensorId x) {
+    const Expr positions(vision_.tower.patches.positions());
+    Frame function(block_);
+    x = function.local(
+        copy(block_, {"vision_outputs", "by channels"}, x, {images_, width_, positions}));
+    x = function.local(mean_of_squares(x));
+    const Norm kind{.kind = NormKind::rmsnorm, .gain = NormGain::one_plus_weight};
+    const std::size_t first = block_.ops().size();
+    x = function.local(norm(block_, context_, {"mm_soft_emb_norm", kind, {width_}}, x));
+    sum_by_channels(first);
+    // .type_as(vision_outputs), which a norm has widened under autocast.
+    return cast(block_, {"mm_input_projection", "in type"}, times_matrix(x),
+                context_.policy.weights);
+  }
+
  private:
+  /// torch.matmul(x, weight): rows of several images that lie by channels are copied, unless a
+  /// batched product reads them (should_fold).
+  TensorId times_matrix(TensorId x) {
+    const Projection2d shape{"mm_input_projection", width_, hidden_};
+    const TensorId weight = block_.parameter({shape.name, "weight"}, {hidden_, width_});
+    const TensorId matrix = parameter_in_compute(block_, {shape.name, "cast weight"}, weight);
+    Frame call(block_);
+    TensorId rows = call.local(to_compute(block_, shape.name, x));
+    if (images() > 1 && !vision_.frozen.projector) {
+      rows = copy(block_, {shape.name, "rows"}, rows, {images_, tokens_, width_});
+    }
+    return product_with(block_, shape, {matrix, {}}, {{images_, tokens_}, rows});
+  }
+
+  /// torch.nn.AvgPool2d, whose backward copies a gradient that lies by positions: not one image's.
+  TensorId mean_of_squares(TensorId x) {
+    const TensorId out = block_.make({"avg_pool"}, {images_, tokens_, width_}, block_.dtype_of(x));
+    Op op;
+    op.kind = OpKind::pooling;
+    op.name = "avg_pool";
+    op.inputs = {x};
+    op.outputs = {out};
+    op.saved = {x};
+    BackwardWriter backward(op);
+    const auto gradient = backward.make(x, block_.dtype_of(x));
+    if (images() > 1) backward.drop(backward.make(out, block_.dtype_of(out)));
+    backward.give(x, gradient);
+    block_.emit(std::move(op));
+    return out;
+  }
+
+  /// Means over rows that lie by channels are sums of the middle. So do gradients of one image,
+  /// whose product reads the rows as they lie and answers their gradient like them.
+  void sum_by_channels(std::size_t first) {
+    const auto lie_so = [this](std::vector<KernelLaunch>& launches) {
+      for (KernelLaunch& launch : launches) {
+        if (launch.reduced != width_) continue;
+        launch.outer = images_;
+        launch.inner = tokens_;
+      }
+    };
+    for (std::size_t i = first; i < block_.ops().size(); ++i) {
+      lie_so(block_.ops()[i].forward_launches);
+      if (images() == 1) lie_so(block_.ops()[i].backward_launches);
+    }
+  }
+
   [[nodiscard]] std::int64_t images() const {
     return checked_multiply(context_.policy.micro_batch, vision_.images);
   }
@@ -206,12 +270,23 @@ class Numbers {
 TensorId project(BlockBuilder& block, const DecoderContext& context, TensorId x) {
   const VisionPart& vision = *context.vision;
   const FrozenModules frozen(block, vision.frozen.projector);
-  return ProjectorWriter(block, context).two_layers(x);
+  ProjectorWriter writer(block, context);
+  switch (vision.projector.kind) {
+    case ProjectorKind::two_layers:
+      return writer.two_layers(x);
+    case ProjectorKind::pooled:
+      return writer.pooled(x);
+  }
+  return x;
 }
 
 /// torch.cat(list(image_features), dim=0): each image is a view, whose gradients are stacked.
 TensorId image_row(BlockBuilder& block, const DecoderContext& context, TensorId x) {
   constexpr std::string_view kName = "image_features";
+  if (context.vision->projector.kind == ProjectorKind::pooled) {
+    block.answer(x);
+    return x;
+  }
   Frame naming(block);  // the row in its type takes the name of what it is joined of
   naming.local(x);
   const Shape& shape = block.tensor(x).shape;
@@ -244,6 +319,7 @@ Block merge_block(const DecoderContext& context, bool images_want_gradient) {
   const TensorId x = scatter(block, text, mask, images);
   block.let_go(kTextEmbeddings);
   block.outlive(x, "input embeddings");
+  if (context.sees_images_whole()) write_block_masks(block, context);
   write_positions(block, context);
   return std::move(block).take(x);
 }

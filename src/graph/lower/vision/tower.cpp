@@ -90,8 +90,11 @@ class TowerWriter {
       {
         const FrozenModules frozen(block, true);
         x = embed(block);
+        if (!names_states()) embedded_ = x;
         for (std::int64_t layer = 0; layer < tower_.used; ++layer) {
           if (names_states()) outputs.local(x);
+          Frame call(block);
+          call.local(x);
           x = write_layer(block, context_, kind(), x);
         }
       }
@@ -116,13 +119,32 @@ class TowerWriter {
     {
       const FrozenModules frozen(block, vision_.frozen.tower);
       if (tower_.reads_normed) {
-        features =
-            norm(block, context_, {"post_layernorm", tower_.encoder.norm, {context_.dims.h}}, x);
+        // SiglipVisionModel.forward names what it embeds and what the encoder answers.
+        Frame tower(block);
+        if (embedded_) tower.local(*embedded_);
+        tower.local(x);
+        features = outputs.local(last_norm(block, x));
       } else {
         write_unread(block, outputs, x);
       }
     }
     return project(block, decoder_, features);
+  }
+
+  /// The norm that the projector reads. Its gradient comes by channels where the rows lie so.
+  TensorId last_norm(BlockBuilder& block, TensorId x) {
+    NormPart part{"post_layernorm", tower_.encoder.norm, {context_.dims.h}};
+    part.transposed = context_.habits.stream_transposed;
+    const TensorId out = norm(block, context_, part, x);
+    Op& op = block.ops().back();
+    if (!part.transposed || op.backward_steps.empty()) return out;
+    const auto copied = static_cast<std::uint8_t>(op.backward_tensors.size());
+    op.backward_tensors.push_back({x, block.dtype_of(x)});
+    const Step drop = op.backward_steps.back();
+    op.backward_steps.back() = {StepKind::allocate, copied};
+    op.backward_steps.push_back({StepKind::free, copied});
+    op.backward_steps.push_back(drop);
+    return out;
   }
 
   /// Layers and a norm run though nothing reads them: their graph goes with the tower's outputs.
@@ -188,7 +210,8 @@ class TowerWriter {
     if (bias) bias = parameter_in_compute(block, {kName, "cast bias"}, *bias);
     weight = parameter_in_compute(block, {kName, "cast weight"}, weight);
     const TensorId image = to_compute(block, kName, pixels);
-    const Expr count(patches.grid() * patches.grid());
+    const Expr count =
+        patches.class_token ? Expr(patches.grid() * patches.grid()) : context_.dims.s;
     const TensorId out =
         block.make({kName}, {context_.dims.b, count, context_.dims.h}, block.dtype_of(weight));
     Op op;
@@ -206,13 +229,7 @@ class TowerWriter {
     backward.give(weight, of_weight);
     if (bias) {
       backward.give(*bias, backward.make(*bias, block.dtype_of(*bias)));
-      KernelLaunch sum;
-      sum.kind = KernelLaunch::Kind::channel_sum;
-      sum.outer = context_.dims.b;
-      sum.reduced = context_.dims.h;
-      sum.inner = count;
-      sum.dtype = block.dtype_of(out);
-      backward.launch(std::move(sum));
+      backward.launch(sum_between(block.tensor(out).shape, {context_.dims.h}, block.dtype_of(out)));
     }
     const Expr flops = Expr(2) * context_.dims.b * count * block.tensor(weight).elements();
     block.emit(std::move(op), {flops, flops});
@@ -266,6 +283,7 @@ class TowerWriter {
   LoweringPolicy policy_;
   DecoderContext context_;
   std::vector<VisionBlock> blocks_;
+  std::optional<TensorId> embedded_;  // of a tower written as one block, by name
 };
 
 }  // namespace

@@ -15,6 +15,10 @@ namespace memest {
 /// The name by which blocks know the images.
 inline constexpr std::string_view kPixelValues = "pixel values";
 
+/// The type of each token, of the batch, and the image that it is of, as masks are made of them.
+inline constexpr std::string_view kTokenTypes = "token types";
+inline constexpr std::string_view kImageBlocks = "image blocks";
+
 /// A block, and how often it stands in a row.
 struct VisionBlock {
   Block block;
@@ -34,6 +38,10 @@ Block merge_block(const DecoderContext& context, bool images_want_gradient);
 TensorId project(BlockBuilder& block, const DecoderContext& context, TensorId x);
 /// The images' tokens, [images, tokens, h], in one row.
 TensorId image_row(BlockBuilder& block, const DecoderContext& context, TensorId x);
+
+/// Masks of Gemma 3, by which the tokens of an image see one another
+/// (create_masks_for_vision_model).
+void write_block_masks(BlockBuilder& block, const DecoderContext& context);
 
 /// Puts numbers in the place of the letters of a block that is written in the decoder's, of which
 /// the tower has its own: b is the images of as many sequences, s an image's positions.
