@@ -85,6 +85,9 @@ DecoderSpec encoder_of(ConfigReader& config, const TowerRow& row, const TowerSiz
   return encoder;
 }
 
+/// Pixels of an image: its patches times the images of a sequence stay within 64 bits.
+constexpr std::int64_t kLargestSide = 16'384;
+
 VisionTower read_tower(ConfigReader& config, const TowerRow& row, const TowerSizes& sizes) {
   VisionTower tower;
   tower.model_type = row.model_type;
@@ -96,6 +99,11 @@ VisionTower read_tower(ConfigReader& config, const TowerRow& row, const TowerSiz
   if (tower.patches.patch > tower.patches.side) {
     config.error({"patch_size"}, "a patch is larger than the image");
     tower.patches.patch = tower.patches.side;
+  }
+  if (tower.patches.side > kLargestSide) {
+    config.error({"image_size"}, "no tower takes images of so many pixels",
+                 "at most " + std::to_string(kLargestSide) + " a side");
+    tower.patches.side = kLargestSide;
   }
   tower.encoder = encoder_of(config, row, sizes);
   tower.norm_before = row.norm_before;

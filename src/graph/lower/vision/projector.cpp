@@ -346,6 +346,12 @@ std::optional<Unavailable> vision_refusal(const ModelSpec& model, const Lowering
         "memory and time of a model with images need their number: write 'images', those of each "
         "sequence, in 'training'"};
   }
+  // One that is frozen is written out as one block.
+  constexpr std::int64_t kMostLayersOfTower = 256;
+  if (vision.tower.encoder.layers() > kMostLayersOfTower) {
+    return Unavailable{
+        "memory and time of a vision tower of more than 256 layers are not available"};
+  }
   const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
   const bool rotates =
       decoder != nullptr && std::holds_alternative<RotaryPosition>(decoder->position);
