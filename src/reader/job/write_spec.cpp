@@ -71,9 +71,9 @@ std::string training_section(const ModelSpec& model) {
   const std::string limit =
       context > seq_len ? "; the model takes up to " + std::to_string(context) : "";
   const bool images = model.vision.has_value();
-  const std::string of_images = images ? "  images: 1  # of each sequence, whose tokens they are " +
+  const std::string of_images = images ? "  images: 1  # of each sequence; each is " +
                                              std::to_string(model.vision->tokens_of_image()) +
-                                             " each of\n"
+                                             " of its tokens\n"
                                        : "";
   return "training:\n"
          "  seq_len: " +
