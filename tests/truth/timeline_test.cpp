@@ -15,6 +15,7 @@ namespace {
 const std::string kFolder = MEMEST_TRUTH_FOLDER "/";
 constexpr std::size_t kConvnets = 20;
 constexpr std::size_t kOffloads = 8;
+constexpr std::size_t kMultimodals = 22;
 
 /// Of a pipeline, whose trace it is: "megatron-pipeline-rank-2".
 std::int64_t rank_of(const std::string& id) {
@@ -64,6 +65,16 @@ TEST_CASE("convolutional nets' steps are the recorded ones, event by event", "[t
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "convnets/") == "");
+  }
+}
+
+TEST_CASE("models with images step as recorded, event by event", "[timeline]") {
+  const auto records = read_records(kFolder + "multimodal/specs.jsonl.gz");
+  REQUIRE(records.ok());
+  CHECK(records.value().size() == kMultimodals);
+  for (const Record& record : records.value()) {
+    INFO(record.id);
+    CHECK(difference_of(record, "multimodal/") == "");
   }
 }
 

@@ -19,6 +19,7 @@ struct LaunchDevice {
   std::int64_t threads_per_multiprocessor = 0;
   std::int64_t sort_tile = 0;    ///< pairs that one block of a radix sort takes
   std::int64_t unique_tile = 0;  ///< pairs that one block of a unique-by-key takes
+  std::int64_t select_tile = 0;  ///< flags that one block of a selection takes
   /// Workspace of CUTLASS's grouped bf16 products for each multiprocessor, of small tiles and of
   /// large ones; 0: PyTorch has no such kernel for the GPU and runs them one by one.
   std::int64_t grouped_small = 0;
@@ -84,6 +85,10 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device);
 
 /// Scratch of adding rows to `rows` others at `indices` int64 indices that may repeat.
 ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows, const LaunchDevice& device);
+
+/// Scratch of counting the flags that are set among `items`, and of finding their places (nonzero).
+ScratchSteps count_flags_scratch(std::int64_t items, const LaunchDevice& device);
+ScratchSteps select_flags_scratch(std::int64_t items, const LaunchDevice& device);
 
 /// Scratch of the `slices` searches for the largest of `size` numbers of 32 bits (torch.topk).
 ScratchSteps top_k_scratch(std::int64_t slices, std::int64_t size, const LaunchDevice& device);

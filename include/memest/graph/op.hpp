@@ -100,6 +100,8 @@ struct KernelLaunch {
     embedding_backward,  ///< of `outer` indices into a table of [reduced, inner], which it makes
     sort,                ///< of one row of `reduced` integers of 64 bits, with their numbers
     index_sum,           ///< rows added to `reduced` rows at `outer` indices
+    count_flags,         ///< how many of `reduced` flags are set
+    select_flags,        ///< the places of those that are set
     grouped_product      ///< `reduced` products in one call, each of [outer, inner] about
   };
   Kind kind = Kind::reduction;

@@ -1,6 +1,5 @@
 // The timeline: every allocation and free of N training steps, or of a few prompts answered, in the
-// order in which eager PyTorch 2.11 makes them, written from the graph by the rules of its autograd
-// engine. It knows sizes and names, no addresses: the allocator's replay does the rest.
+// order in which eager PyTorch 2.11 and its autograd engine make them. It knows no addresses.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +69,7 @@ enum class LoopTensor : std::uint16_t {
   batch,
   batch_copy,  ///< made and dropped at once (labels that are the inputs)
   labels,
+  images,
   targets,  ///< their number, and what counting them makes
   scaled_loss,
   reported_loss,  ///< the running sum, and what looking at a loss makes

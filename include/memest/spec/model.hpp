@@ -21,6 +21,7 @@
 #include "memest/spec/decoder.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/layers.hpp"
+#include "memest/spec/vision/vision.hpp"
 
 namespace memest {
 
@@ -102,6 +103,7 @@ struct ModelSpec {
   std::optional<LowRank> low_rank = {};     ///< `compression.low_rank`
   std::optional<SharedLayers> shared_layers = {};  ///< `compression.share_layers`
   std::optional<QuantizedWeights> quantized = {};  ///< `compression.quantize`, `adapter.qlora`
+  std::optional<VisionPart> vision = {};           ///< beside a decoder: images become its tokens
   /// The name of transformers' class says that its loss is a causal language model's: by it the
   /// Trainer counts targets. GPT2LMHeadModel's does not.
   bool named_for_causal_loss = true;

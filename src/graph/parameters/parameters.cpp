@@ -11,6 +11,7 @@
 #include "graph/parameters/parameter_names.hpp"
 #include "graph/parameters/quantized_parameters.hpp"
 #include "graph/parameters/shared_parameters.hpp"
+#include "graph/parameters/vision_parameters.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
@@ -133,6 +134,9 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
   if (model.adapter && model.adapter->parallel) return parameters_of_whole_megatron(model);
   const std::string_view type = stored_type(model.model_type, implementation);
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
+  if (model.vision) {
+    own = with_vision(own, *model.vision, std::get<DecoderSpec>(model.architecture).hidden_size);
+  }
   const bool stored_in_out = names_of(model.model_type).stored_in_out;
   if (model.low_rank) own = with_low_rank(own, *model.low_rank, stored_in_out);
   if (model.shared_layers) own = with_shared_layers(own, *model.shared_layers);
@@ -150,8 +154,20 @@ Bytes buffer_bytes(const Inventory& inventory) {
   return bytes;
 }
 
+namespace {
+
+/// All that an optimizer is given counts as trained, whether a gradient comes to it or not.
+ModelSpec read_whole(ModelSpec model) {
+  if (!model.vision) return model;
+  model.vision->tower.used = model.vision->tower.encoder.layers();
+  model.vision->tower.reads_normed = true;
+  return model;
+}
+
+}  // namespace
+
 ParameterCounts count_parameters(const ModelSpec& model) {
-  const Inventory inventory = parameters_of(model);
+  const Inventory inventory = parameters_of(read_whole(model));
   ParameterCounts counts;
   for (const ParameterTensor& tensor : inventory.parameters) count_tensor(tensor, counts);
   const auto table = std::find_if(

@@ -21,12 +21,6 @@ constexpr std::int64_t kLongRuns = 4;
 
 constexpr std::int64_t kScanTile = 896;  // 128 threads of 7; the same on every capability
 
-/// A scan or unique-by-key: a state of 16 bytes per tile and per lane of a warp before the first.
-std::int64_t scan_bytes(std::int64_t items, std::int64_t tile, std::int64_t state_bytes = 16) {
-  return cub_aligned((blocks_of(items, tile) + kWarp) * state_bytes) + kCubAlignment +
-         kCubAlignment - 1;
-}
-
 /// One block per run would leave the GPU idle while each has many pieces: then a kernel adds the
 /// pieces up in place, in the gradient itself where it is of the accumulating type.
 bool adds_in_place(const EmbeddingBackward& embedding, std::int64_t runs,

@@ -53,6 +53,28 @@ ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
   return sequence.take();
 }
 
+// Nonzero.cu: cub::DeviceReduce::Sum of the flags, a sum of 4 bytes for each of five waves of
+// blocks of 256 threads; and cub::DeviceSelect::Flagged, whose tiles have states of 8 bytes.
+ScratchSteps count_flags_scratch(std::int64_t items, const LaunchDevice& device) {
+  constexpr std::int64_t kSmall = 4096;  // summed by one block
+  constexpr std::int64_t kThreads = 256;
+  constexpr std::int64_t kWaves = 5;
+  constexpr std::int64_t kSumBytes = 4;
+  const std::int64_t blocks =
+      product(device.multiprocessors, kWaves, device.threads_per_multiprocessor / kThreads);
+  ScratchSequence sequence;
+  sequence.release(
+      sequence.allocate(items <= kSmall ? 1 : cub_aligned(blocks * kSumBytes) + kCubAlignment - 1));
+  return sequence.take();
+}
+
+ScratchSteps select_flags_scratch(std::int64_t items, const LaunchDevice& device) {
+  constexpr std::int64_t kStateBytes = 8;
+  ScratchSequence sequence;
+  sequence.release(sequence.allocate(scan_bytes(items, device.select_tile, kStateBytes)));
+  return sequence.take();
+}
+
 // TensorTopK.cu: rows are searched by many blocks each (mbtopk) where they are long and few.
 ScratchSteps top_k_scratch(std::int64_t slices, std::int64_t size, const LaunchDevice& device) {
   struct Row {

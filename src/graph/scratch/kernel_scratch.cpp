@@ -18,15 +18,16 @@ struct Architecture {
 // kernels of 10.0 and 12.0; any other tile contradicts one of 175 recorded sizes per capability (of
 // the unique tiles of 9.0, 10.0 and 12.0 a range of at most 17 does not, whose member CUB's tuning
 // tables name). Workspaces of grouped products were recorded on 9.0 and 10.0.
-constexpr std::array kArchitectures = {Architecture{{7, 5}, {0, 1024, 2816, 320}},
-                                       Architecture{{8, 0}, {0, 2048, 3840, 1792}},
-                                       Architecture{{8, 6}, {0, 1536, 3840, 320}},
-                                       Architecture{{8, 9}, {0, 1536, 3840, 320}},
-                                       Architecture{{9, 0}, {0, 2048, 4608, 4480, 512, 512}},
-                                       Architecture{{10, 0}, {0, 2048, 4608, 3840, 5376, 5888}},
-                                       Architecture{{10, 3}, {0, 2048, 4608, 3840, 5376, 5888}},
-                                       Architecture{{12, 0}, {0, 1536, 4608, 3840}},
-                                       Architecture{{12, 1}, {0, 1536, 4608, 3840}}};
+constexpr std::array kArchitectures = {
+    Architecture{{7, 5}, {0, 1024, 2816, 320, 640}},
+    Architecture{{8, 0}, {0, 2048, 3840, 1792, 2304}},
+    Architecture{{8, 6}, {0, 1536, 3840, 320, 640}},
+    Architecture{{8, 9}, {0, 1536, 3840, 320, 640}},
+    Architecture{{9, 0}, {0, 2048, 4608, 4480, 4224, 512, 512}},
+    Architecture{{10, 0}, {0, 2048, 4608, 3840, 3520, 5376, 5888}},
+    Architecture{{10, 3}, {0, 2048, 4608, 3840, 3520, 5376, 5888}},
+    Architecture{{12, 0}, {0, 1536, 4608, 3840, 3520}},
+    Architecture{{12, 1}, {0, 1536, 4608, 3840, 3520}}};
 
 // layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel: a tall and narrow input is summed in two
 // passes, of which the first leaves one row of partial sums per 32 rows, as far as the grid allows.

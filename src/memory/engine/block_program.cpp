@@ -240,6 +240,10 @@ class Compiler {
         return sort_scratch(reduced, *device_);
       case KernelLaunch::Kind::index_sum:
         return index_sum_scratch(outer, reduced, *device_);
+      case KernelLaunch::Kind::count_flags:
+        return count_flags_scratch(reduced, *device_);
+      case KernelLaunch::Kind::select_flags:
+        return select_flags_scratch(reduced, *device_);
       case KernelLaunch::Kind::grouped_product:
         if (launch.dtype != DType::bf16) return {};
         return grouped_product_scratch({reduced, outer, inner}, *device_);

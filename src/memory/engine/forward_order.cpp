@@ -193,6 +193,13 @@ void ForwardOrder::find_ends(const Graph& graph) {
     batch_bytes_ = (tokens * Expr(size_of(DType::int64))).bytes(graph.sizes).value();
     batch_is_token_ids_ = true;
   }
+  for (const Block& block : graph.blocks) {
+    for (const Tensor& tensor : block.tensors) {
+      const bool images = tensor.shared && tensor.name == kImages;
+      if (tensor.shared && tensor.name == kTypesOfTokens) reads_token_types_ = true;
+      if (images) image_bytes_ = tensor.bytes().bytes(graph.sizes).value();
+    }
+  }
   const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
   const Block& end = graph.blocks[instances_[last].block];
   for (const Tensor& tensor : end.tensors) {

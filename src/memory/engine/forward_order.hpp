@@ -47,6 +47,11 @@ struct StageSites {
   Cell output = 0;
 };
 
+/// The name by which blocks know a batch's images.
+inline constexpr std::string_view kImages = "pixel values";
+/// And the type of each token.
+inline constexpr std::string_view kTypesOfTokens = "token types";
+
 /// Whether the model answers logits: not where its loss multiplies by the output head itself
 /// (Liger's lce_forward).
 [[nodiscard]] bool answers_logits(const Graph& graph);
@@ -95,6 +100,9 @@ class ForwardOrder {
   [[nodiscard]] bool batch_is_token_ids() const { return batch_is_token_ids_; }
   /// Bytes of the labels of a batch that is no token ids; 0 where it has none.
   [[nodiscard]] std::int64_t label_bytes() const { return label_bytes_; }
+  /// Bytes of a batch's images, where its sequences have any.
+  [[nodiscard]] std::int64_t image_bytes() const { return image_bytes_; }
+  [[nodiscard]] bool reads_token_types() const { return reads_token_types_; }
   /// The stages of a pipeline's rank; the whole model is one.
   [[nodiscard]] const std::vector<StageSites>& stages() const { return stages_; }
   /// The cells of what blocks know by `name`, which the caller hands in: none or one.
@@ -141,6 +149,8 @@ class ForwardOrder {
   Cell logits_cell_ = 0;
   std::int64_t batch_bytes_ = 0;
   std::int64_t label_bytes_ = 0;
+  std::int64_t image_bytes_ = 0;
+  bool reads_token_types_ = false;
   std::int64_t loss_bytes_ = 0;
   std::int64_t widened_logits_bytes_ = 0;
   bool batch_is_token_ids_ = false;

@@ -46,6 +46,10 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
     return Unavailable{
         "the closed form of a distillation is not available yet: events alone answer"};
   }
+  if (job.model.vision) {
+    return Unavailable{
+        "the closed form of a model with images is not available yet: events alone answer"};
+  }
   if (job.model.shared_layers) {
     return Unavailable{
         "the closed form of layers that share weights is not available yet: events alone answer"};

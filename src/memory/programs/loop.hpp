@@ -42,6 +42,8 @@ class TrainingLoop {
   /// The inputs go first.
   struct Batch {
     HeldStorage labels;  ///< where they are a tensor of their own
+    HeldStorage types;   ///< of tokens, where the model reads them
+    HeldStorage images;  ///< of a multimodal model
     HeldStorage inputs;
   };
 

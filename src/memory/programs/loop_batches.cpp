@@ -39,6 +39,10 @@ TrainingLoop::Batch TrainingLoop::next_batch() {
   const std::int64_t bytes = checked_multiply(order_.batch_bytes(), shares_.ranks());
   Batch batch;
   batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
+  if (order_.image_bytes() > 0) {
+    batch.images = make(order_.image_bytes(), Holding::batch, LoopTensor::images);
+  }
+  if (order_.reads_token_types()) batch.types = make(bytes, Holding::batch, LoopTensor::batch);
   if (habits_.sends_next_batch || habits_.sends_labels) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
   } else if (order_.label_bytes() > 0) {

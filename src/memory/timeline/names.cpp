@@ -17,6 +17,7 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::answer_copy, "copy of what the model answers"},
     {LoopTensor::batch_copy, "second copy of the batch"},
     {LoopTensor::labels, "labels"},
+    {LoopTensor::images, "images"},
     {LoopTensor::targets, "number of targets"},
     {LoopTensor::scaled_loss, "scaled loss"},
     {LoopTensor::reported_loss, "reported loss"},

@@ -137,6 +137,22 @@ std::string compression(const Job& job) {
   return model.shared_layers ? "{share_layers: ...}" : written_as(kNoneWord);
 }
 
+std::string images(const Job& job) {
+  const auto& vision = job.model.vision;
+  return vision && vision->images > 0 ? written_as(vision->images) : written_as(kNoneWord);
+}
+
+std::string frozen_parts(const Job& job) {
+  const auto& vision = job.model.vision;
+  if (!vision || vision->frozen == FrozenParts()) return written_as(kNoneWord);
+  const FrozenParts& frozen = vision->frozen;
+  std::vector<std::string> parts;
+  if (frozen.tower) parts.emplace_back("vision_tower");
+  if (frozen.projector) parts.emplace_back("multi_modal_projector");
+  if (frozen.decoder) parts.emplace_back("language_model");
+  return list(parts);
+}
+
 std::string allocator(const Job& job) {
   const std::string environment = environment_text_of(job.allocator);
   return environment.empty() ? written_as(kNoneWord) : environment;
@@ -178,6 +194,8 @@ constexpr JobKey kTrainingKeys[] = {
     {"training.dropout", dropout},
     {"training.adapter", adapter},
     {"training.float8", float8},
+    {"training.images", images},
+    {"training.freeze", frozen_parts},
     {"training.teacher",
      [](const Job& job) {
        return training(job).teacher == nullptr ? written_as(kNoneWord) : "{...}";

@@ -9,6 +9,7 @@
 #include "reader/hf/families.hpp"
 #include "reader/hf/text_part.hpp"
 #include "reader/hf/used_keys.hpp"
+#include "reader/multimodal/multimodal.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
 
@@ -104,7 +105,10 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
                       "it says which family the keys belong to: llama, gpt2, ..."};
   }
   const hf::TextPart text = hf::text_part_of(config);
-  if (part == ConfigPart::whole && text.is_part()) return towers_unavailable(*written, text);
+  const bool images = part == ConfigPart::whole && hf::reads_images(written->text);
+  if (part == ConfigPart::whole && text.is_part() && !images) {
+    return towers_unavailable(*written, text);
+  }
   const std::string_view model_type = text.is_part() ? text.model_type : written->text;
   const std::vector<ModelType> types = all_types();
   const auto type = std::find_if(types.begin(), types.end(), [&](const ModelType& candidate) {
@@ -117,10 +121,13 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
     reader.warning(written, quote(written->text) + " is no multimodal config: all of it is read",
                    "leave 'text_only' out");
   }
-  hf::ConfigReader section = text.section == nullptr ? reader : reader.section(hf::kTextSection);
+  hf::ConfigReader section =
+      text.section == nullptr && !images ? reader : reader.section(hf::kTextSection);
   hf::ReadModel model = type->read(section);
+  std::optional<VisionPart> vision;
   if (auto* decoder = std::get_if<DecoderSpec>(&model.architecture)) {
     decoder->unfollowed = unfollowed_keys(model_type, section);
+    if (images) vision = hf::read_vision(written->text, reader, *decoder);
   }
   if (!reader.ok()) return reading.diagnostics;
   std::optional<QuantizedWeights> quantized;
@@ -134,8 +141,9 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
                                   .family = model.family,
                                   .architecture = std::move(model.architecture),
                                   .quantized = std::move(quantized),
+                                  .vision = std::move(vision),
                                   .named_for_causal_loss = model_type != "gpt2"},
-                        hf::used_keys(config, reading), text.is_part()},
+                        hf::used_keys(config, reading), text.is_part() && !images},
           std::move(reading.diagnostics)};
 }
 

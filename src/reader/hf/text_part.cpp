@@ -21,7 +21,9 @@ struct Multimodal {
   std::string_view text_model_type;
 };
 // Gemma3Config.sub_configs: text_config is a Gemma3TextConfig, vision_config a SiglipVisionConfig.
-constexpr std::array kMultimodal = {Multimodal{"gemma3", "vision_config", "gemma3_text"}};
+// LlavaConfig.__post_init__: a text_config without a type is a LlamaConfig.
+constexpr std::array kMultimodal = {Multimodal{"gemma3", "vision_config", "gemma3_text"},
+                                    Multimodal{"llava", "vision_config", "llama"}};
 
 std::string_view word_of(const Value& config, std::string_view key) {
   const Value* const value = config.find(key);

@@ -29,6 +29,7 @@
 #include "reader/job/read_training.hpp"
 #include "reader/keys/check.hpp"
 #include "reader/keys/keys.hpp"
+#include "reader/multimodal/multimodal.hpp"
 #include "reader/request/read_spec.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
@@ -135,6 +136,19 @@ void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagno
   }
 }
 
+/// Keys of `training` that say more of the model.
+void read_rest_of_model(const Value& root, ModelSpec& model, Diagnostics& diagnostics) {
+  read_quantized_base(root, model, diagnostics);
+  read_images(*root.find("training"), model, diagnostics);
+}
+
+/// Other models than a whole decoder of text, and a second one.
+void check_models(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_compression(root, job, diagnostics);
+  check_teacher(root, job, diagnostics);
+  check_images(root, job, diagnostics);
+}
+
 Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnostics) {
   const std::size_t schema_errors = diagnostics.size();
   const auto mapping = [&root](std::string_view key) {
@@ -162,7 +176,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (auto read = read_training(*training, context, diagnostics)) {
       job.training = std::move(read->spec);
       job.model.adapter = std::move(read->adapter);
-      read_quantized_base(root, job.model, diagnostics);
+      read_rest_of_model(root, job.model, diagnostics);
       job.training->teacher = read_teacher(*training, diagnostics);
       const bool mixture = job.model.experts() != nullptr;
       job.scaled_margins = find_margins(job.training->implementation, mixture);
@@ -184,8 +198,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_torch_release(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);
-  check_compression(root, job, diagnostics);
-  check_teacher(root, job, diagnostics);
+  check_models(root, job, diagnostics);
   if (job.training) check_rules(recipe_rules(), root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);

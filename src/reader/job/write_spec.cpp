@@ -70,12 +70,18 @@ std::string training_section(const ModelSpec& model) {
   const std::int64_t seq_len = context == 0 ? 512 : std::min(context, kUsualContext);
   const std::string limit =
       context > seq_len ? "; the model takes up to " + std::to_string(context) : "";
+  const bool images = model.vision.has_value();
+  const std::string of_images = images ? "  images: 1  # of each sequence; each is " +
+                                             std::to_string(model.vision->tokens_of_image()) +
+                                             " of its tokens\n"
+                                       : "";
   return "training:\n"
          "  seq_len: " +
-         std::to_string(seq_len) + "  # tokens a sequence" + limit +
-         "\n"
+         std::to_string(seq_len) + "  # tokens a sequence" + limit + "\n" + of_images +
          "  global_batch: 512  # sequences a step over all GPUs\n"
-         "  precision: mixed  # `memest recipes` lists the others\n"
+         "  precision: " +
+         (images ? "amp-bf16" : "mixed") +
+         "  # `memest recipes` lists the others\n"
          "  optimizer: adamw  # `memest optimizers` lists the others\n"
          "  # recompute: full  # none, full, selective, sqrt, {every: 2}\n"
          "  implementation: transformers\n";
@@ -108,7 +114,7 @@ std::optional<std::string> with_decoder_keys(const ModelSpec& model) {
   const auto* const decoder = std::get_if<DecoderSpec>(&model.architecture);
   const bool generic = std::find(kGenericTypes.begin(), kGenericTypes.end(), model.model_type) !=
                        kGenericTypes.end();
-  if (decoder == nullptr || !generic) return std::nullopt;
+  if (decoder == nullptr || !generic || model.vision) return std::nullopt;
   std::string spec = head(model) +
                      "# The keys of `model` are memest's own; they say all that the config says.\n"
                      "model:\n" +

@@ -237,6 +237,9 @@ constexpr Key kCacheKey = {.name = "use_cache",
                            .fallback = "false",
                            .doc = "The model fills its key-value cache during training."};
 
+constexpr Word kVisionParts[] = {{"vision_tower"}, {"multi_modal_projector"}, {"language_model"}};
+constexpr Shapes kFrozenParts = {choice(kVisionParts)};
+
 const Key kTrainingKeys[] = {
     {.name = "seq_len",
      .shapes = {count()},
@@ -311,6 +314,13 @@ const Key kTrainingKeys[] = {
      .shapes = {choice(kNone), one_of(kAdapterKeys)},
      .fallback = "none",
      .doc = "Trains an adapter instead of the model."},
+    {.name = "images",
+     .shapes = {count()},
+     .doc = "Images of each sequence of a model with a vision tower; their tokens count in "
+            "seq_len."},
+    {.name = "freeze",
+     .shapes = {list(kFrozenParts)},
+     .doc = "Parts of a model with a vision tower that are not trained (requires_grad_(False))."},
     {.name = "teacher",
      .shapes = {table(teacher_keys())},
      .doc = "Distillation: a frozen model whose logits stand in the loss beside the labels."},

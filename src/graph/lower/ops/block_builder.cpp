@@ -234,6 +234,28 @@ void BlockBuilder::drop_unwanted(Op& op) const {
   }
 }
 
+std::vector<TensorId> BlockBuilder::abandon(std::size_t first) {
+  std::vector<TensorId> kept;
+  for (std::size_t i = block_.ops.size(); i > first; --i) {
+    Op& op = block_.ops[i - 1];
+    if (op.gradients.empty()) continue;
+    for (const TensorId id : op.saved) {
+      if (block_.tensors[block_.tensors[id].storage].role == Role::activation) kept.push_back(id);
+    }
+    op.saved.clear();
+    op.backward = {};
+    op.backward_tensors.clear();
+    op.backward_steps.clear();
+    op.backward_launches.clear();
+    op.gradients.clear();
+    for (const TensorId id : op.outputs) {
+      needs_gradient_[id] = false;
+      block_.tensors[id].for_backward = false;  // which is made all the same
+    }
+  }
+  return kept;
+}
+
 Expr BlockBuilder::backward_traffic(const Op& op, const Expr& written) const {
   Expr traffic = written;
   for (const TensorId id : op.saved) traffic += block_.tensors[id].bytes();

@@ -133,11 +133,15 @@ class BlockBuilder {
   void hold_to_end(TensorId id) { held_to_end_.push_back(id); }
   /// The caller's local ends with the frames that hold the block's input, not with the block.
   void let_input_go() { input_goes_ = true; }
+  /// Ops from the `first` on are no part of the loss's graph. Answers what autograd keeps for them
+  /// as long as their results are named, the last op's first.
+  std::vector<TensorId> abandon(std::size_t first);
   /// Answers `output` to the next block.
   [[nodiscard]] Block take(TensorId output, bool checkpointable = false) &&;
 
  private:
   friend class Frame;
+  friend class FrozenModules;
   friend class AttentionCore;
   friend class FeedForwardPart;
   /// A storage whose reference ends with op `op` at the earliest.
@@ -160,6 +164,20 @@ class BlockBuilder {
   std::vector<TensorId> let_go_first_;  // named before there is an op
   std::vector<Held> held_;              // in the order in which their functions return
   std::vector<TensorId> held_to_end_;
+};
+
+/// Modules that are written while one stands are frozen, or are not.
+class FrozenModules {
+ public:
+  FrozenModules(BlockBuilder& block, bool frozen)
+      : block_(block), before_(std::exchange(block.precision_.frozen, frozen)) {}
+  ~FrozenModules() { block_.precision_.frozen = before_; }
+  FrozenModules(const FrozenModules&) = delete;
+  FrozenModules& operator=(const FrozenModules&) = delete;
+
+ private:
+  BlockBuilder& block_;
+  bool before_;
 };
 
 /// Marks the ops emitted while one stands as part of the attention core.

@@ -252,6 +252,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                          adapter,
                          model.low_rank ? &*model.low_rank : nullptr,
                          model.quantized ? &*model.quantized : nullptr};
+  if (model.vision) context.vision = &*model.vision;
   const bool writes_sinks = context.habits.scores == ScoreWriting::with_sinks;
   if (context.attention.sinks != writes_sinks) return not_available("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {

@@ -44,6 +44,7 @@ struct DecoderContext {
   const QuantizedWeights* quantized = nullptr;  ///< the linear modules whose weights are codes
   SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
   bool trains_all = false;  ///< what is frozen beside an adapter gets its gradients too
+  const VisionPart* vision = nullptr;  ///< whose images become tokens of the decoder
 
   /// Null where queries, keys and values are projected directly.
   [[nodiscard]] const LatentAttention* latent() const {
@@ -61,11 +62,16 @@ struct DecoderContext {
   }
   /// Whether the embeddings are a leaf that a gradient ends at.
   [[nodiscard]] bool embeddings_want_gradient() const {
-    return adapter != nullptr && policy.embeddings_want_gradient;
+    const bool frozen = adapter != nullptr || (vision != nullptr && vision->frozen.decoder);
+    return frozen && policy.embeddings_want_gradient;
   }
   /// torchtitan's Qwen3 reads cosines and sines from a table of its model's.
   [[nodiscard]] bool has_rope_cache() const {
     return program.rotations == Rotations::complex && attention.qk_norm != QkNorm::none;
+  }
+  /// Attention takes masks by which the tokens of an image see one another (Gemma 3).
+  [[nodiscard]] bool sees_images_whole() const {
+    return vision != nullptr && vision->projector.kind == ProjectorKind::pooled;
   }
   [[nodiscard]] bool shards_tensors() const { return shards_by_dtensor(policy); }
   /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
@@ -130,6 +136,9 @@ TensorId projection(BlockBuilder& block, const DecoderContext& context, const Pr
 
 // The parts of a layer; each appends its ops to `block` and answers its output.
 
+/// The name of the looked-up tokens, where they wait for images' ones.
+inline constexpr std::string_view kTextEmbeddings = "text embeddings";
+
 /// The table of cosines beside sines that torchtitan's Qwen3 keeps, [s, 2d] in fp32.
 inline constexpr std::string_view kRopeCache = "rope_cache";
 TensorId rope_cache(BlockBuilder& block, const Dimensions& dims);
@@ -163,8 +172,15 @@ enum class BranchKind : std::uint8_t { attention, feed_forward };
 TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, BranchKind kind,
                      const Branch& branch);
 
+/// A whole layer of `kind` on the residual stream `x`.
+TensorId write_layer(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                     TensorId x);
+/// Position ids, masks and tables, which a decoder whose positions rotate makes before its layers.
+void write_positions(BlockBuilder& block, const DecoderContext& context);
+
 // The blocks of a decoder.
 
+/// Where images become tokens, these look the tokens up alone.
 Block embedding_block(const DecoderContext& context);
 /// A layer whose input wants a gradient or, before the first adapter, none.
 Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient);

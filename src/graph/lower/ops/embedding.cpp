@@ -90,6 +90,12 @@ TensorId token_rows(BlockBuilder& block, const DecoderContext& context, TensorId
 
 }  // namespace
 
+void write_positions(BlockBuilder& block, const DecoderContext& context) {
+  const TensorId ids = ids_of_library(block, context);
+  if (!context.sees_images_whole()) attention_masks(block, context, ids);
+  write_rotary_tables(block, context, ids);
+}
+
 Block embedding_block(const DecoderContext& context) {
   const DecoderSpec& decoder = context.decoder;
   const Dimensions& dims = context.dims;
@@ -102,6 +108,10 @@ Block embedding_block(const DecoderContext& context) {
   TensorId x = token_rows(block, context, tokens);
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
+  if (context.vision != nullptr) {
+    block.outlive(x, kTextEmbeddings);
+    return std::move(block).take(x);
+  }
   const bool projects = decoder.embedding_size != decoder.hidden_size;
   const bool renames = context.habits.renames_embedding;
   if (context.program.names_results && !projects && !renames) block.outlive(x, "input embeddings");

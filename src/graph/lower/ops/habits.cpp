@@ -12,6 +12,14 @@ constexpr std::array kHabits = {
     // attention's softmax is in fp32: the struct's defaults.
     Habits{.model_type = "llama"},
     Habits{.model_type = "mistral"},
+    // CLIPEncoderLayer is called with hidden states alone; CLIPAttention projects all three first.
+    Habits{.model_type = "clip_vision_model",
+           .passes_positions = false,
+           .projections = ProjectionOrder::views_last},
+    // SiglipVisionEmbeddings answers patch_embeds.flatten(2).transpose(1, 2), and sums keep that
+    // order.
+    Habits{
+        .model_type = "siglip_vision_model", .passes_positions = false, .stream_transposed = true},
     // Qwen2Model.forward always makes the mask "full_attention", another where has_sliding_layers.
     Habits{.model_type = "qwen2", .masks_by_type = true},
     // query_states = self.q_norm(self.q_proj(hidden_states).view(hidden_shape)).transpose(1, 2)

@@ -14,20 +14,12 @@ namespace memest {
 namespace {
 
 /// Tensors that the model's forward holds in locals until its last norm has run.
-constexpr std::array<std::string_view, 14> kModelLocals = {"attention mask",
-                                                           "alibi",
-                                                           "position ids",
-                                                           "causal mask",
-                                                           "sliding mask",
-                                                           "boolean mask",
-                                                           "alibi mask",
-                                                           "input embeddings",
-                                                           "position rows",
-                                                           "cos",
-                                                           "sin",
-                                                           "local cos",
-                                                           "local sin",
-                                                           kComplexRotations};
+constexpr std::array<std::string_view, 15> kModelLocals = {
+    "attention mask", "image blocks", "alibi",
+    "position ids",   "causal mask",  "sliding mask",
+    "boolean mask",   "alibi mask",   "input embeddings",
+    "position rows",  "cos",          "sin",
+    "local cos",      "local sin",    kComplexRotations};
 
 /// The type of the logits as the head leaves them.
 DType logits_type(const LoweringPolicy& policy) {

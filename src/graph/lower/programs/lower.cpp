@@ -1,6 +1,7 @@
 #include "memest/graph/lower.hpp"
 
 #include "graph/lower/programs/programs.hpp"
+#include "graph/lower/vision/vision.hpp"
 #include "memest/diag/expect.hpp"
 
 namespace memest {
@@ -8,6 +9,9 @@ namespace {
 
 std::variant<Graph, Unavailable> lower_decoder_model(const ModelSpec& model,
                                                      const LoweringPolicy& policy) {
+  if (model.vision) {
+    if (auto refused = vision_refusal(model, policy)) return *std::move(refused);
+  }
   switch (policy.implementation.framework) {
     case Framework::transformers:
       return lower_transformers(model, policy);

@@ -35,6 +35,8 @@ constexpr ExportRow kStep[] = {
     held("training.dropout", "own"),
     written("training.adapter"),
     not_yet("training.float8", "none"),
+    held("training.images", "none"),
+    held("training.freeze", "none"),
     held("training.teacher", "none"),
     written("training.data.workers"),
     written("training.data.prefetch"),

@@ -65,6 +65,8 @@ constexpr ExportRow kStep[] = {
     beside("training.dropout"),
     beside("training.adapter"),
     not_yet("training.float8", "none"),
+    held("training.images", "none"),
+    held("training.freeze", "none"),
     held("training.teacher", "none"),
     beside("training.data.workers"),
     beside("training.data.prefetch"),

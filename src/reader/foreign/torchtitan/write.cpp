@@ -38,6 +38,8 @@ constexpr ExportRow kStep[] = {
     held("training.dropout", "own"),
     held("training.adapter", "none"),
     written("training.float8"),
+    held("training.images", "none"),
+    held("training.freeze", "none"),
     held("training.teacher", "none"),
     held("training.data.workers", "0"),
     held("training.data.prefetch", "none"),

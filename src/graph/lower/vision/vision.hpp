@@ -1,0 +1,50 @@
+// The work of a multimodal model between looking its tokens up and its decoder's layers: a tower
+// over patches of the images, a projector, and the projected patches put in the place of the image
+// tokens' embeddings. Source: transformers 5.17, models/{llava,clip,gemma3,siglip}/modeling_*.py.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "graph/lower/ops/decoder_context.hpp"
+
+namespace memest {
+
+/// The name by which blocks know the images.
+inline constexpr std::string_view kPixelValues = "pixel values";
+
+/// The type of each token, of the batch, and the image that it is of, as masks are made of them.
+inline constexpr std::string_view kTokenTypes = "token types";
+inline constexpr std::string_view kImageBlocks = "image blocks";
+
+/// A block, and how often it stands in a row.
+struct VisionBlock {
+  Block block;
+  std::int64_t repeat = 1;
+};
+
+/// Why the images have no graph, or nothing.
+std::optional<Unavailable> vision_refusal(const ModelSpec& model, const LoweringPolicy& policy);
+
+/// The tower and the projector behind it, which answers [images · tokens of one, h].
+std::vector<VisionBlock> tower_blocks(const DecoderContext& context);
+
+/// Embeddings of text and images as one sequence, and what the decoder makes before its layers.
+Block merge_block(const DecoderContext& context, bool images_want_gradient);
+
+/// The tower's positions as the decoder's tokens; `x` is [images, positions, width].
+TensorId project(BlockBuilder& block, const DecoderContext& context, TensorId x);
+/// The images' tokens, [images, tokens, h], in one row.
+TensorId image_row(BlockBuilder& block, const DecoderContext& context, TensorId x);
+
+/// Masks of Gemma 3, by which the tokens of an image see one another
+/// (create_masks_for_vision_model).
+void write_block_masks(BlockBuilder& block, const DecoderContext& context);
+
+/// Puts numbers in the place of the letters of a block that is written in the decoder's, of which
+/// the tower has its own: b is the images of as many sequences, s an image's positions.
+void write_in_numbers(Block& block, const VisionPart& vision);
+
+}  // namespace memest

@@ -1,0 +1,134 @@
+#include "graph/parameters/vision_parameters.hpp"
+
+#include <string>
+#include <utility>
+
+#include "memest/spec/inventory.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Writes what transformers' LlavaModel and Gemma3Model register before `language_model`.
+class VisionParameters {
+ public:
+  VisionParameters(const VisionPart& vision, std::int64_t hidden_size)
+      : vision_(vision), tower_(vision.tower), hidden_size_(hidden_size) {}
+
+  Inventory write() && {
+    trainable_ = !vision_.frozen.tower;
+    write_embeddings();
+    const std::int64_t layers = tower_.encoder.layers();
+    write_layers(tower_.used, trainable_);
+    // Layers behind the one whose result the projector reads.
+    write_layers(layers - tower_.used, false);
+    inventory_.repeat(1);
+    trainable_ = !vision_.frozen.tower && tower_.reads_normed;
+    if (tower_.encoder.final_norm) norm("vision_tower.post_layernorm");
+    trainable_ = !vision_.frozen.projector;
+    write_projector();
+    return std::move(inventory_).take();
+  }
+
+ private:
+  [[nodiscard]] std::int64_t width() const { return tower_.encoder.hidden_size; }
+
+  void add(ParameterTensor tensor) {
+    tensor.trainable = trainable_;
+    inventory_.add(std::move(tensor));
+  }
+  void linear(const std::string& name, const Projection& shape) {
+    add({.name = name + ".weight", .shape = {shape.out, shape.in}});
+    if (!shape.bias) return;
+    add({.name = name + ".bias", .shape = {shape.out}, .role = ParameterRole::bias});
+  }
+  void norm(const std::string& name) {
+    for (const char* part : {".weight", ".bias"}) {
+      add({.name = name + part, .shape = {width()}, .role = ParameterRole::norm});
+    }
+  }
+
+  /// CLIPVisionEmbeddings, SiglipVisionEmbeddings: modules, then parameters of their own.
+  void write_embeddings() {
+    const PatchEmbedding& patches = tower_.patches;
+    const std::string name = "vision_tower.embeddings.";
+    inventory_.repeat(1);
+    add({.name = name + "patch_embedding.weight",
+         .shape = {width(), patches.channels, patches.patch, patches.patch}});
+    if (patches.bias) {
+      add({.name = name + "patch_embedding.bias", .shape = {width()}, .role = ParameterRole::bias});
+    }
+    add({.name = name + "position_embedding.weight",
+         .shape = {patches.positions(), width()},
+         .role = ParameterRole::other});
+    if (patches.class_token) {
+      add({.name = name + "class_embedding", .shape = {width()}, .role = ParameterRole::other});
+    }
+    inventory_.add(BufferTensor{
+        .name = name + "position_ids", .shape = {1, patches.positions()}, .dtype = DType::int64});
+    if (tower_.norm_before) norm("vision_tower.pre_layrnorm");
+  }
+
+  void write_layers(std::int64_t count, bool trainable) {
+    if (count == 0) return;
+    trainable_ = trainable;
+    // Layers that are not trained are written out beside the projector.
+    if (trainable) {
+      inventory_.repeat_layer(count);
+    } else {
+      inventory_.repeat(count);
+    }
+    const auto& part = std::get<DenseFeedForward>(tower_.encoder.kinds.front().feed_forward);
+    // SiglipEncoderLayer registers a norm before what reads it, CLIPEncoderLayer behind.
+    const bool norms_first = tower_.model_type == "siglip_vision_model";
+    if (norms_first) norm("vision_tower.layer_norm1");
+    for (const char* name : {"k_proj", "v_proj", "q_proj", "out_proj"}) {
+      linear(std::string("vision_tower.self_attn.") + name, {width(), width(), true});
+    }
+    norm(norms_first ? "vision_tower.layer_norm2" : "vision_tower.layer_norm1");
+    linear("vision_tower.mlp.fc1", {part.size, width(), part.bias});
+    linear("vision_tower.mlp.fc2", {width(), part.size, part.bias});
+    if (!norms_first) norm("vision_tower.layer_norm2");
+  }
+
+  void write_projector() {
+    const std::string name = "multi_modal_projector.";
+    switch (vision_.projector.kind) {
+      case ProjectorKind::two_layers:
+        linear(name + "linear_1", {hidden_size_, width(), vision_.projector.bias});
+        return linear(name + "linear_2", {hidden_size_, hidden_size_, vision_.projector.bias});
+      case ProjectorKind::pooled:
+        add({.name = name + "mm_soft_emb_norm.weight",
+             .shape = {width()},
+             .role = ParameterRole::norm});
+        return add({.name = name + "mm_input_projection_weight", .shape = {width(), hidden_size_}});
+    }
+  }
+
+  const VisionPart& vision_;
+  const VisionTower& tower_;
+  std::int64_t hidden_size_;
+  bool trainable_ = true;
+  InventoryBuilder inventory_;
+};
+
+}  // namespace
+
+Inventory with_vision(const Inventory& decoder, const VisionPart& vision,
+                      std::int64_t hidden_size) {
+  Inventory all = VisionParameters(vision, hidden_size).write();
+  const std::size_t parameters = all.parameters.size();
+  const std::size_t buffers = all.buffers.size();
+  for (ParameterTensor tensor : decoder.parameters) {
+    if (vision.frozen.decoder) tensor.trainable = false;
+    all.parameters.push_back(std::move(tensor));
+  }
+  all.buffers.insert(all.buffers.end(), decoder.buffers.begin(), decoder.buffers.end());
+  for (PlacementRun run : decoder.placement) {
+    for (PlacementStep& step : run.steps) step.row += step.buffer ? buffers : parameters;
+    all.placement.push_back(std::move(run));
+  }
+  return all;
+}
+
+}  // namespace memest

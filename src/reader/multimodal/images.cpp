@@ -1,0 +1,88 @@
+// The keys of a job that say more of its images.
+#include <array>
+#include <string>
+#include <variant>
+
+#include "memest/units/int128.hpp"
+#include "reader/frameworks/unrecorded.hpp"
+#include "reader/multimodal/multimodal.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+struct FreezablePart {
+  std::string_view name;
+  bool FrozenParts::*frozen;
+};
+/// Modules of transformers' LlavaModel and Gemma3Model; the head goes with the language model.
+constexpr std::array kFreezable = {FreezablePart{"vision_tower", &FrozenParts::tower},
+                                   FreezablePart{"multi_modal_projector", &FrozenParts::projector},
+                                   FreezablePart{"language_model", &FrozenParts::decoder}};
+
+void read_freeze(const Value& freeze, VisionPart& vision, Diagnostics& diagnostics) {
+  for (const Value& item : freeze.items) {
+    for (const FreezablePart& part : kFreezable) {
+      if (item.text == part.name) vision.frozen.*part.frozen = true;
+    }
+  }
+  const FrozenParts& frozen = vision.frozen;
+  if (!frozen.tower || !frozen.projector || !frozen.decoder) return;
+  diagnostics.push_back(
+      error_at(freeze.span, "nothing is trained", "leave one of the parts out of 'freeze'"));
+}
+
+void check_length(const Value& training, const VisionPart& vision, Diagnostics& diagnostics) {
+  const std::int64_t seq_len = as_count(training.find("seq_len")).value_or(0);
+  const std::int64_t tokens = checked_multiply(vision.images, vision.tokens_of_image());
+  if (tokens <= seq_len || seq_len == 0) return;
+  diagnostics.push_back(error_at(
+      training.find("images")->span,
+      std::to_string(vision.images) + " images of " + std::to_string(vision.tokens_of_image()) +
+          " tokens are more than the sequence's " + std::to_string(seq_len),
+      "images' tokens count in 'seq_len'"));
+}
+
+constexpr NotRecorded kNotWithImages[] = {
+    {[](const Job& job) { return !job.training.has_value(); }, "without training", ""},
+    {[](const Job& job) {
+       const Recompute& recompute = job.training->recompute;
+       const auto* full = std::get_if<FullRecompute>(&recompute);
+       return full == nullptr ? !std::holds_alternative<NoRecompute>(recompute) : full->reentrant;
+     },
+     "beside this recompute", "set 'recompute' to none or full"},
+    {[](const Job& job) {
+       const std::string& name = job.training->recipe.name;
+       return name != "bf16" && name != "fp32" && name != "amp-bf16";
+     },
+     "in this precision", "use bf16, fp32 or amp-bf16"},
+    {[](const Job& job) { return job.training->implementation.torch != kRecordedTorchRelease; },
+     "under another release of PyTorch than 2.11", "leave 'torch' out"}};
+
+}  // namespace
+
+void read_images(const Value& training, ModelSpec& model, Diagnostics& diagnostics) {
+  const Value* const images = training.find("images");
+  const Value* const freeze = training.find("freeze");
+  if (!model.vision) {
+    for (const Value* written : {images, freeze}) {
+      if (written == nullptr) continue;
+      diagnostics.push_back(error_at(written->span, "this model has no vision tower",
+                                     "leave 'images' and 'freeze' out"));
+    }
+    return;
+  }
+  model.vision->images = as_count(images).value_or(0);
+  if (images != nullptr) check_length(training, *model.vision, diagnostics);
+  if (freeze != nullptr) read_freeze(*freeze, *model.vision, diagnostics);
+}
+
+void check_images(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  const Value* const training = root.find("training");
+  const Value* const images = training == nullptr ? nullptr : training->find("images");
+  if (!job.model.vision || !job.training || images == nullptr) return;
+  refuse_unrecorded({.noun = "a model with images", .key = "images", .written = *images},
+                    kNotWithImages, job, diagnostics);
+}
+
+}  // namespace memest

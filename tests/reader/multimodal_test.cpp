@@ -1,0 +1,146 @@
+// Multimodal configs that are read with their tower, and what a spec says of the images.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "memest/graph/lower.hpp"
+#include "memest/graph/parameters.hpp"
+#include "memest/reader/read_job.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+constexpr const char* kSmall =
+    "{model_type: llava, vision_config: {hidden_size: 64, intermediate_size: 128, "
+    "num_hidden_layers: 3, num_attention_heads: 4, image_size: 32, patch_size: 8}, text_config: "
+    "{model_type: llama, hidden_size: 128, intermediate_size: 256, num_hidden_layers: 2, "
+    "num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 512}}";
+
+Checked<Job> read_text(const std::string& hf, const std::string& training,
+                       const std::string& rest = "hardware: {gpu: h100-sxm-80gb}") {
+  const std::string text = "model: {hf: " + hf + "}\ntraining: {" + training + "}\n" + rest + "\n";
+  return read_job(std::make_shared<const SourceText>(SourceText{"spec.yaml", text}));
+}
+
+Job job_of(const std::string& training, const std::string& hf = kSmall) {
+  Checked<Job> job = read_text(hf, training);
+  REQUIRE(job.ok());
+  return std::move(job).value();
+}
+
+const Diagnostic& first_error(const Checked<Job>& job) {
+  REQUIRE_FALSE(job.ok());
+  return job.diagnostics().front();
+}
+
+std::variant<Graph, Unavailable> lowered(const Job& job) {
+  return lower(job.model, policy_of(*job.training, kHopper, 132));
+}
+
+Int128 saved_of(const std::string& training) {
+  const auto graph = lowered(job_of(training));
+  REQUIRE(std::holds_alternative<Graph>(graph));
+  return std::get<Graph>(graph).saved_bytes().evaluate(std::get<Graph>(graph).sizes);
+}
+
+}  // namespace
+
+TEST_CASE("LLaVA without keys is CLIP's ViT-L of 336 pixels before a LLaMA") {
+  const Job job = job_of("seq_len: 1024, images: 1", "{model_type: llava}");
+  const VisionPart& vision = job.model.vision.value();
+  CHECK(vision.tower.encoder.layers() == 24);
+  CHECK(vision.tower.used == 23);  // vision_feature_layer -2
+  CHECK(vision.tower.patches.positions() == 577);
+  CHECK(vision.tokens_of_image() == 576);
+  // transformers 5.17, LlavaForConditionalGeneration(LlavaConfig()) on the meta device.
+  CHECK(count_parameters(job.model).total == 7'062'902'784);
+  CHECK(count_parameters(job.model).trainable == 7'062'902'784);
+}
+
+TEST_CASE("Gemma 3 pools the patches of SigLIP and ties its head") {
+  const Job job =
+      job_of("seq_len: 1024, images: 2",
+             "{model_type: gemma3, vision_config: {hidden_size: 1152, image_size: 896, "
+             "intermediate_size: 4304, num_attention_heads: 16, num_hidden_layers: 27, "
+             "patch_size: 14, vision_use_head: false}, text_config: {hidden_size: 2560, "
+             "intermediate_size: 10240, num_hidden_layers: 34}}");
+  const VisionPart& vision = job.model.vision.value();
+  CHECK(vision.tower.used == 27);
+  CHECK(vision.projector.pool == 4);
+  CHECK(vision.tokens_of_image() == 256);
+  CHECK(count_parameters(job.model).total == 4'300'079'472);  // gemma-3-4b as published
+  CHECK(std::holds_alternative<Graph>(lowered(job)));
+}
+
+TEST_CASE("a feature layer is counted from either end, and keeps the class token where asked") {
+  const std::string small(kSmall);
+  const auto vision_of = [&small](const std::string& keys) {
+    const std::string hf = small.substr(0, small.size() - 1) + ", " + keys + "}";
+    return job_of("seq_len: 64, images: 1", hf).model.vision.value();
+  };
+  CHECK(vision_of("vision_feature_layer: -1").tower.used == 3);
+  CHECK(vision_of("vision_feature_layer: 1").tower.used == 1);
+  CHECK(vision_of("vision_feature_select_strategy: full").tokens_of_image() == 17);
+  const std::string hf = small.substr(0, small.size() - 1) + ", vision_feature_layer: 7}";
+  CHECK_THAT(first_error(read_text(hf, "seq_len: 64, images: 1")).message,
+             ContainsSubstring("no hidden state 7"));
+}
+
+TEST_CASE("what is frozen takes less, and images take more") {
+  const std::string step = "seq_len: 64, micro_batch: 2, precision: bf16, images: ";
+  CHECK(saved_of(step + "1, freeze: [vision_tower]") < saved_of(step + "1"));
+  CHECK(saved_of(step + "1") < saved_of(step + "3"));
+  CHECK(first_error(read_text(kSmall, step + "1, freeze: [vision_tower, multi_modal_projector, "
+                                             "language_model]"))
+            .message == "nothing is trained");
+}
+
+TEST_CASE("images that do not fit into their sequence, or of no tower, are mistakes") {
+  CHECK_THAT(first_error(read_text(kSmall, "seq_len: 64, images: 5")).message,
+             ContainsSubstring("5 images of 16 tokens are more than the sequence's 64"));
+  const std::string llama = "{model_type: llama, hidden_size: 128, num_attention_heads: 4}";
+  for (const char* keys : {"images: 1", "freeze: [vision_tower]"}) {
+    CHECK_THAT(first_error(read_text(llama, std::string("seq_len: 64, ") + keys)).message,
+               ContainsSubstring("no vision tower"));
+  }
+}
+
+TEST_CASE("what images were not recorded beside is not available") {
+  const std::string step = "seq_len: 64, images: 1, ";
+  for (const char* keys :
+       {"implementation: torchtitan", "recompute: selective", "recompute: {every: 2}",
+        "recompute: {full: {reentrant: true}}", "precision: mixed", "precision: fp16",
+        "implementation: {name: transformers, loop: trainer}",
+        "implementation: {name: transformers, torch: 2.9}"}) {
+    INFO(keys);
+    const Checked<Job> job = read_text(kSmall, step + keys);
+    CHECK(first_error(job).unavailable);
+  }
+  const Checked<Job> several =
+      read_text(kSmall, "seq_len: 64, images: 1, precision: bf16",
+                "parallelism: {data: 2}\nhardware: {gpu: h100-sxm-80gb, count: 2}");
+  CHECK(first_error(several).unavailable);
+  for (const char* keys :
+       {"seq_len: 64",
+        "seq_len: 64, images: 1, implementation: {name: "
+        "transformers, attention: eager}",
+        "seq_len: 64, images: 1, adapter: {lora: {rank: 4, targets: [q_proj]}}"}) {
+    INFO(keys);
+    CHECK(std::holds_alternative<Unavailable>(lowered(job_of(keys))));
+  }
+}
+
+TEST_CASE("towers and projectors that have no graph are counted on, and named") {
+  const auto reason = [](const std::string& hf) {
+    return std::get<Unavailable>(lowered(job_of("seq_len: 64, images: 1", hf))).sentence;
+  };
+  const std::string small(kSmall);
+  CHECK_THAT(reason(small.substr(0, small.size() - 1) + ", vision_feature_layer: [-2, -1]}"),
+             ContainsSubstring("'vision_feature_layer'"));
+}
+
+}  // namespace memest
