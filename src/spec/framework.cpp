@@ -54,6 +54,7 @@ constexpr FrameworkRow kTransformers = {
     .own = {Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast,
             NormKernel::composite},
     .compiles_blocks = true,
+    .compiles_whole = true,
     .takes_liger = true,
     // torchao's convert_to_float8_training leaves out what module_filter_fn says: the output head,
     // by each framework's name for it.
@@ -176,6 +177,7 @@ constexpr FrameworkRow kNanoGpt = {
     .own = {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
     .own_program = LoopKind::nanogpt,
     .compiles_blocks = true,
+    .compiles_whole = true,
     .torch_precisions_alone = true,
     .sharer = Sharer::deepspeed,
     .ddp = true,

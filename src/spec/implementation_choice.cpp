@@ -4,7 +4,15 @@ namespace memest {
 
 std::string name_of(const ImplementationChoice& choice) {
   const std::string framework(name_of(choice.framework));
-  return choice.compile == CompileScope::blocks ? framework + ", compiled blocks" : framework;
+  switch (choice.compile) {
+    case CompileScope::off:
+      break;
+    case CompileScope::blocks:
+      return framework + ", compiled blocks";
+    case CompileScope::whole:
+      return framework + ", compiled as a whole";
+  }
+  return framework;
 }
 
 }  // namespace memest

@@ -203,6 +203,8 @@ std::string_view name_of(CompileScope compile) {
       return "off";
     case CompileScope::blocks:
       return "blocks";
+    case CompileScope::whole:
+      return "whole";
   }
   return {};
 }

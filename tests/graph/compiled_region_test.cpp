@@ -36,6 +36,12 @@ LoweringPolicy compiled(Framework framework, bool autocast) {
   return policy;
 }
 
+LoweringPolicy whole_model(Framework framework) {
+  LoweringPolicy policy = compiled(framework, true);
+  policy.implementation.compile = CompileScope::whole;
+  return policy;
+}
+
 /// torchtitan's layers and loss over tensor-parallel ranks that share the sequence too.
 LoweringPolicy compiled_over_ranks(std::int64_t micro_batch) {
   LoweringPolicy policy = compiled(Framework::torchtitan, false);
@@ -239,10 +245,67 @@ TEST_CASE("what is not known of torch.compile is refused by name") {
   const auto written_out = lower(llama(), policy);
   REQUIRE(std::holds_alternative<Unavailable>(written_out));
   CHECK(std::get<Unavailable>(written_out).sentence.find("torch.compile") != std::string::npos);
+  LoweringPolicy whole = compiled(Framework::nanogpt, true);
+  whole.implementation.compile = CompileScope::whole;
+  whole.runs_again = RunsAgain::all;
+  CHECK(std::holds_alternative<Unavailable>(lower(nanogpt(), whole)));
+  CHECK(std::holds_alternative<Unavailable>(lower(gpt2(), whole_model(Framework::transformers))));
+}
+
+TEST_CASE("a compiled layer with adapters keeps what their products read, and no frozen one's") {
   ModelSpec adapted = llama();
-  adapted.adapter = LoraAdapter{};
-  CHECK(std::holds_alternative<Unavailable>(
-      lower(adapted, compiled(Framework::transformers, false))));
+  adapted.adapter = LoraAdapter{.rank = 8, .targets = {"q_proj", "v_proj"}, .dtype = DType::bf16};
+  const Graph graph = lowered(adapted, compiled(Framework::transformers, false));
+  const Block& second = graph.blocks[graph.order[2].block];
+  REQUIRE(second.compiled);
+  const Expr of_attention = 2 * (a + 2 * k) * d + 2 * a * d + 4 * a;
+  const Expr of_adapters = 2 * h + 2 * 2 * Expr(8);
+  CHECK(second.saved_bytes(false) ==
+        tokens * (4 * h + of_attention + 4 * f + 8 + of_adapters) + seeds);
+  // Before the first adapter there is no gradient: of the stream the sum is kept alone.
+  const Block& first = graph.blocks[graph.order[1].block];
+  CHECK(second.saved_bytes(false) - first.saved_bytes(false) == tokens * (2 * h + 4));
+}
+
+TEST_CASE("a product with an adapter's is kept as their sum") {
+  ModelSpec adapted = llama();
+  adapted.adapter = LoraAdapter{.rank = 8, .targets = {"gate_proj"}, .dtype = DType::bf16};
+  const Graph graph = lowered(adapted, compiled(Framework::transformers, false));
+  const Block& second = graph.blocks[graph.order[2].block];
+  const Expr of_attention = 2 * (a + 2 * k) * d + 2 * a * d + 4 * a;
+  CHECK(second.saved_bytes(false) ==
+        tokens * (4 * h + of_attention + 4 * f + 8 + 2 * h + 2 * Expr(8)) + seeds);
+}
+
+TEST_CASE("of a whole compiled GPT each layer keeps two norms' rows, normalized") {
+  const Graph graph = lowered(nanogpt(), whole_model(Framework::nanogpt));
+  CHECK(graph.is_one_region);
+  const Block block = layer(graph);
+  const Expr heads = 2 * (a + 2 * k) * d + 2 * a * d;
+  CHECK(block.saved_bytes(false) ==
+        tokens * (12 * h + heads + 4 * f + 4 * a + 8) + seeds + 2 * products(block));
+}
+
+TEST_CASE("of a whole compiled LLaMA sums are kept, and keys and values of all heads") {
+  LoweringPolicy policy = whole_model(Framework::transformers);
+  policy.weights = DType::bf16;
+  policy.autocast = false;
+  const Graph graph = lowered(llama(), policy);
+  const Block& second = graph.blocks[graph.order[2].block];
+  const Expr layer_bytes = tokens * (6 * f + 8 * h + 4 * 2 * a * d + 4 * a + 8) + seeds;
+  CHECK(second.saved_bytes(false) == layer_bytes);
+  CHECK(layer(graph).saved_bytes(false) == layer_bytes);
+  // A mask in 16 bits, and angles of half the channels in fp32.
+  const Expr shared = second.saved_bytes(true) - second.saved_bytes(false);
+  CHECK(shared == 2 * tokens * s + 2 * s * Expr(Symbol::rotary_dim));
+}
+
+TEST_CASE("of tokens' rows and positions' rows the sum is kept where the batch is one sequence") {
+  LoweringPolicy policy = whole_model(Framework::nanogpt);
+  const Expr alone = lowered(nanogpt(), policy).blocks.front().saved_bytes(false);
+  policy.micro_batch = 2;
+  const Expr two = lowered(nanogpt(), policy).blocks.front().saved_bytes(false);
+  CHECK(two - alone == 4 * s * h);
 }
 
 }  // namespace memest

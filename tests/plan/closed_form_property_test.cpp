@@ -565,6 +565,28 @@ TEST_CASE("so is torchtitan's, of every recompute and over tensor-parallel ranks
   CHECK(close >= kJobs * 9 / 10);
 }
 
+TEST_CASE("so is that of a GPT that is compiled as a whole, with all gradients beside their sums") {
+  for (const char* loop : {"plain", "nanogpt"}) {
+    for (const char* vocabulary : {"512", "50304"}) {
+      for (const char* accumulation : {"1", "3"}) {
+        const std::string spec =
+            test::Text() << "model: {family: decoder, layers: 4, hidden_size: 512, heads: 8, "
+                            "ffn_size: 2048, vocab_size: "
+                         << vocabulary
+                         << ", activation: gelu, norm: layernorm, position: learned, "
+                            "max_positions: 1024, tied_embeddings: true}\n"
+                            "training: {micro_batch: 4, seq_len: 256, precision: amp-bf16, "
+                            "recompute: none, gradient_accumulation: "
+                         << accumulation
+                         << ", implementation: {name: nanogpt, compile: whole, loop: " << loop
+                         << "}}\nhardware: {gpu: h100-sxm-80gb, count: 1}\n";
+        INFO(spec);
+        CHECK(distance_of(spec) <= 0.01);
+      }
+    }
+  }
+}
+
 TEST_CASE("so is that of layers that torch.compile compiles") {
   constexpr int kJobs = 120;
   Specs specs(6);

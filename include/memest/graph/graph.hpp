@@ -77,6 +77,8 @@ struct Graph {
   std::optional<SharedLayers> shared_layers = {};
   std::vector<BlockRun> teacher = {};  ///< a distillation's, whose forward runs before the loss
   Inventory teacher_parameters = {};
+  /// One region of torch.compile answers loss and logits: its backward is one node.
+  bool is_one_region = false;
   bool trains = true;    ///< ends with a loss; otherwise the last block answers logits
   Inventory parameters;  ///< every parameter and buffer tensor
   Bindings

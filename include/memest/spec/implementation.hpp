@@ -85,9 +85,11 @@ inline constexpr std::array kTransformersReleases = {TransformersRelease::v5_18,
 /// The scope of torch.compile.
 enum class CompileScope : std::uint8_t {
   off,
-  blocks  ///< each layer by itself, without graph breaks; torchtitan compiles its loss too
+  blocks,  ///< each layer by itself, without graph breaks; torchtitan compiles its loss too
+  whole    ///< the model with its loss, as one graph
 };
-inline constexpr std::array kCompileScopes = {CompileScope::off, CompileScope::blocks};
+inline constexpr std::array kCompileScopes = {CompileScope::off, CompileScope::blocks,
+                                              CompileScope::whole};
 
 enum class NormKernel : std::uint8_t {
   composite,  ///< written op by op (transformers' RMSNorm)

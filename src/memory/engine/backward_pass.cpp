@@ -9,6 +9,7 @@ void BackwardPass::run(Slice sites) {
   const Checkpoints& checkpoints = engine_.checkpoints;
   Node node;
   node.unpacks = engine_.settings.save_on_cpu.has_value();
+  const StorageId zeros = gradient_of_logits();
   std::size_t before = checkpoints.list.size();
   while (before > 0 && checkpoints.list[before - 1].end > sites.end) --before;
   std::uint32_t i = sites.end;
@@ -34,10 +35,25 @@ void BackwardPass::run(Slice sites) {
     run_node(node, order_.sites()[i]);
     hook_after(order_.sites()[i]);
   }
+  recorder_.release(zeros);
+  for (const std::uint32_t parameter : std::exchange(finished_, {})) accumulate(parameter);
   if (engine_.settings.hooks != nullptr) engine_.settings.hooks->end_backward();
   for (const Cell leaf : engine_.leaves) {
     now_.kept_with_loss.push_back(std::exchange(now_.slots[leaf], {}).storage);
   }
+}
+
+/// The node of a compiled model answers the loss and the logits.
+/// torch/csrc/autograd/python_function .cpp, PyNode::apply: zeros for an output that got no
+/// gradient, held until the node has run.
+StorageId BackwardPass::gradient_of_logits() const {
+  if (!order_.is_one_region()) return kNoStorage;
+  Label label;
+  label.holding = Holding::passing_gradients;
+  label.origin = Origin::backward;
+  label.place = static_cast<std::uint32_t>(order_.instances().size() - 1);
+  label.tensor = static_cast<std::uint16_t>(order_.logits_tensor());
+  return recorder_.allocate(order_.logits_bytes(), label);
 }
 
 void BackwardPass::hook_before(const OpSite& site) {
@@ -238,7 +254,13 @@ void BackwardPass::hand_gradients(Node& node, StorageId kept) {
     }
     ParameterGradient& parameter = engine_.gradients[target];
     put(parameter.slot, gradient, {handed.sum_bytes, label, engine_.settings.parameter_sums});
-    if (++parameter.arrived == order_.parameters()[target].contributions) accumulate(target);
+    if (++parameter.arrived < order_.parameters()[target].contributions) continue;
+    // A compiled model is one node, and hands on its gradients when it has run.
+    if (order_.is_one_region()) {
+      finished_.push_back(target);
+    } else {
+      accumulate(target);
+    }
   }
   copy_leaves(node);
 }

@@ -62,6 +62,7 @@ class BackwardPass {
     Stream stream = Stream::compute;
   };
 
+  [[nodiscard]] StorageId gradient_of_logits() const;
   void hook_before(const OpSite& site);
   void hook_after(const OpSite& site) const;
   void take_up(Node& node, const OpSite& site) const;
@@ -110,6 +111,7 @@ class BackwardPass {
   FlightState& now_;
   const SplitBackward* split_ = nullptr;
   std::vector<StorageId>* kept_ = nullptr;
+  std::vector<std::uint32_t> finished_;  ///< parameters whose gradients a compiled model holds
 };
 
 }  // namespace memest

@@ -52,6 +52,7 @@ ForwardOrder::ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>
   }
   cell_of_.resize(cells_);
   storage_cell_of_.resize(cells_);
+  is_one_region_ = graph.is_one_region;
   find_owners(graph);
   for (std::uint32_t i = 0; i < instances_.size(); ++i) link(graph, i);
   count_contributions();
@@ -213,6 +214,8 @@ void ForwardOrder::find_ends(const Graph& graph) {
     return;
   }
   logits_cell_ = storage_cell(last, graph.trains ? end.input : end.output);
+  logits_tensor_ = graph.trains ? end.input : end.output;
+  logits_bytes_ = end.tensors[logits_tensor_].bytes().bytes(graph.sizes).value();
   if (is_half(end.tensors[end.input].dtype)) {
     widened_logits_bytes_ = checked_multiply(programs_[instances_[last].block].elements[end.input],
                                              size_of(DType::fp32));

@@ -111,6 +111,10 @@ class ForwardOrder {
   [[nodiscard]] Cell loss_cell() const { return loss_cell_; }
   [[nodiscard]] std::int64_t loss_bytes() const { return loss_bytes_; }
   [[nodiscard]] Cell logits_cell() const { return logits_cell_; }
+  [[nodiscard]] TensorId logits_tensor() const { return logits_tensor_; }
+  [[nodiscard]] std::int64_t logits_bytes() const { return logits_bytes_; }
+  /// See Graph::is_one_region.
+  [[nodiscard]] bool is_one_region() const { return is_one_region_; }
   /// Bytes of the logits in fp32; 0 where they are of 32 bits already.
   [[nodiscard]] std::int64_t widened_logits_bytes() const { return widened_logits_bytes_; }
 
@@ -153,6 +157,9 @@ class ForwardOrder {
   bool reads_token_types_ = false;
   std::int64_t loss_bytes_ = 0;
   std::int64_t widened_logits_bytes_ = 0;
+  std::int64_t logits_bytes_ = 0;
+  TensorId logits_tensor_ = 0;
+  bool is_one_region_ = false;
   bool batch_is_token_ids_ = false;
 };
 

@@ -213,7 +213,7 @@ Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
 Expr LedgerGradients::own(std::size_t block, const Moment& moment) const {
   if (units_.exist() && units_.holds()) return units_.unsummed(moment);
   if (units_.exist()) return units_.whole_gradients(moment.gradient_elements);
-  const bool counted = persist_ && !accumulator_.exist();
+  const bool counted = persist_ && !accumulator_.exist() && !graph_.is_one_region;
   return counted ? Expr() : bytes_of(block, moment.gradient_elements);
 }
 
@@ -227,6 +227,8 @@ Expr LedgerGradients::arriving(const Moment& moment) const {
       recipe.compute != recipe.gradients && !recipe.autocast && !recipe.trained.has_value();
   // AccumulateGrad steals a new tensor where `.grad` is empty. Both exist where it is added to one
   // that is there, and where a shard is cut from it.
+  // A compiled model hands all of them on at its end: they are counted as the block's own.
+  if (graph_.is_one_region) return {};
   const bool beside = cast || persist_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients;
   if (!beside) return {};
   return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
@@ -261,7 +263,7 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
       in_buffer_ || units_.exist() || accumulator_.exist() ? recipe.compute : recipe.gradients;
   const Expr tied = size_of(arriving_type) * waiting_elements(site);
   std::vector<LedgerTerm> result;
-  const bool sums = persist_ && !accumulator_.exist();
+  const bool sums = persist_ && !accumulator_.exist() && !graph_.is_one_region;
   if (!sums || units_.exist()) {
     const DType type = accumulator_.exist() ? recipe.weights : recipe.gradients;
     result.push_back({"gradients (" + std::string(name_of(type)) + ") so far", TermGroup::gradients,
@@ -272,6 +274,11 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
     result.push_back({"gradient of the tied head", TermGroup::gradients, tied,
                       "PyTorch: it waits for the embedding's, to be added to it", ""});
   }
+  if (graph_.is_one_region) {
+    result.push_back({"zeros for the logits' gradient", TermGroup::gradients,
+                      input_bytes(graph_.blocks[graph_.order.back().block]),
+                      "PyTorch 2.11: a compiled model answers the logits beside the loss", ""});
+  }
   result.push_back({"gradient of the running operation's weight", TermGroup::gradients,
                     arriving(moment),
                     "PyTorch: made beside the gradient that stays, then cast or added", ""});
@@ -279,7 +286,7 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
                                     [](const Op& op) { return op.kind == OpKind::embedding; });
   // The head's gradient is a view of a product's unless a cast or Liger's loss has made it.
   const bool of_product = !recipe.autocast && answers_logits(graph_);
-  const bool summed = looks_up && of_product && !in_buffer_;
+  const bool summed = looks_up && of_product && !in_buffer_ && !graph_.is_one_region;
   if (summed && !moment.new_gradient_elements.is_zero()) {
     result.push_back(
         {"sum of the tied gradients", TermGroup::gradients, tied,

@@ -20,7 +20,11 @@ namespace memest {
 namespace {
 
 /// Why the model is answered on one GPU alone; null where it is on many.
-const char* only_alone(const ModelSpec& model) {
+const char* only_alone(const Job& job) {
+  const ModelSpec& model = job.model;
+  if (job.training && job.training->implementation.compile == CompileScope::whole) {
+    return "torch.compile of a whole model on several GPUs is not available yet";
+  }
   if (model.quantized && row_of(model.quantized->format).hqq) {
     return "weights in HQQ's codes on several GPUs are not available yet";
   }
@@ -73,7 +77,7 @@ class PlanSearch {
     std::vector<std::pair<std::size_t, std::int64_t>> tasks;
     for (std::size_t gpu = 0; gpu < request_.gpus.size(); ++gpu) {
       for (const std::int64_t count : request_.counts) {
-        if (count > 1 && only_alone(request_.job.model) != nullptr) continue;
+        if (count > 1 && only_alone(request_.job) != nullptr) continue;
         tasks.emplace_back(gpu, count);
       }
     }
@@ -194,7 +198,7 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
   }
   if (auto reason = beyond_the_closed_form(request.job)) return reason;
   const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
-  const char* const only = only_alone(request.job.model);
+  const char* const only = only_alone(request.job);
   if (only != nullptr && !alone) return Unavailable{only};
   return std::nullopt;
 }

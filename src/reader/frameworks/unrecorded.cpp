@@ -90,6 +90,24 @@ constexpr NotRecorded kNotUnderOtherReleases[] = {
      "(2.15) beside recompute", "set 'torch' to 2.14"},
 };
 
+/// Models were traced whole on one GPU, under a plain loop and nanoGPT's train.py.
+constexpr NotRecorded kNotWhole[] = {
+    {[](const Job& job) { return !job.training.has_value(); }, "under 'inference'", ""},
+    {[](const Job& job) { return !std::holds_alternative<NoRecompute>(job.training->recompute); },
+     "beside recompute", "set 'recompute' to none"},
+    {[](const Job& job) { return job.model.adapter.has_value(); }, "beside adapters",
+     "set 'compile' to blocks"},
+    {[](const Job& job) {
+       return job.model.quantized.has_value() || job.model.low_rank.has_value() ||
+              job.model.shared_layers.has_value() || job.training->teacher != nullptr;
+     },
+     "beside quantised, factorised or shared weights, or a teacher", ""},
+    {[](const Job& job) { return job.training->loss != TrainingLoss::cross_entropy; },
+     "under another loss than cross-entropy", ""},
+    {[](const Job& job) { return job.training->implementation.loop == LoopKind::trainer; },
+     "under the Trainer", ""},
+};
+
 }  // namespace
 
 void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRecorded> own,
@@ -101,6 +119,21 @@ void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRec
   diagnostics.push_back(unavailable_at(technique.written.span,
                                        std::string(technique.noun) + " " + refused->where,
                                        hint.empty() ? leave : hint + ", or " + leave));
+}
+
+namespace {
+
+void check_whole_compile(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  const ForwardSpec* forward = job.forward();
+  if (forward == nullptr || forward->implementation.compile != CompileScope::whole) return;
+  const Value& section = *root.find(job.training ? "training" : "inference");
+  const Value& written = *section.find("implementation")->find("compile");
+  constexpr Beside kRecorded[] = {Beside::other_program, Beside::other_loop, Beside::compiled};
+  refuse_unrecorded({.noun = "torch.compile of a whole model",
+                     .key = "compile",
+                     .written = written,
+                     .recorded = kRecorded},
+                    kNotWhole, job, diagnostics);
 }
 
 void check_torch_release(const Value& root, const Job& job, Diagnostics& diagnostics) {
@@ -120,6 +153,13 @@ void check_torch_release(const Value& root, const Job& job, Diagnostics& diagnos
   diagnostics.push_back(
       error_at(written.span, "PyTorch " + std::string(torch.name) + " has no kernels for this GPU",
                "2.7 is the first that has them"));
+}
+
+}  // namespace
+
+void check_implementation(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_torch_release(root, job, diagnostics);
+  check_whole_compile(root, job, diagnostics);
 }
 
 }  // namespace memest

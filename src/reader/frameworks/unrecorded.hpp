@@ -43,7 +43,8 @@ struct NotRecorded {
 void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRecorded> own,
                        const Job& job, Diagnostics& diagnostics);
 
-/// Refuses another release of PyTorch where no run under one was recorded.
-void check_torch_release(const Value& root, const Job& job, Diagnostics& diagnostics);
+/// Refuses torch.compile of a whole model, and another release of PyTorch, where no run of one was
+/// recorded.
+void check_implementation(const Value& root, const Job& job, Diagnostics& diagnostics);
 
 }  // namespace memest

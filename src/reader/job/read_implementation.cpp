@@ -69,10 +69,16 @@ void read_loop(const Value* loop, Implementation& implementation, Diagnostics& d
 
 void read_compile(const Value* compile, Implementation& implementation, Diagnostics& diagnostics) {
   override_with<CompileScope>(compile, kCompileScopes, implementation.compile);
-  const bool compiles = implementation.compile != CompileScope::off;
-  if (!compiles || row_of(implementation.framework).compiles_blocks) return;
+  const FrameworkRow& row = row_of(implementation.framework);
+  const std::string program = quote(name_of(implementation.framework));
+  if (implementation.compile == CompileScope::whole && row.compiles_blocks && !row.compiles_whole) {
+    diagnostics.push_back(unavailable_at(compile->span,
+                                         "torch.compile of a whole model in " + program,
+                                         "set 'compile' to blocks or off"));
+  }
+  if (implementation.compile == CompileScope::off || row.compiles_blocks) return;
   diagnostics.push_back(
-      unavailable_at(compile->span, "torch.compile in " + quote(name_of(implementation.framework)),
+      unavailable_at(compile->span, "torch.compile in " + program,
                      "it comes with a later version; leave 'compile' out or set it to off"));
 }
 

@@ -35,7 +35,7 @@ constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activat
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
 constexpr Word kLayerSpecs[] = {{"te"}, {"local"}, {"legacy"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
-constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a whole model"}};
+constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole"}};
 constexpr Word kTorches[] = {{"2.11"}, {"2.6"},  {"2.7"},  {"2.8"},  {"2.9"},
                              {"2.10"}, {"2.12"}, {"2.13"}, {"2.14"}, {"2.15"}};
 constexpr Word kTransformersReleases[] = {{"5.18"}, {"5.24"}};
@@ -144,7 +144,9 @@ constexpr Key kImplementationKeys[] = {
     {.name = "compile",
      .shapes = {choice(kCompiles)},
      .fallback = "off",
-     .doc = "What torch.compile compiles: each layer by itself (blocks; torchtitan its loss too)."},
+     .doc =
+         "What torch.compile compiles: each layer by itself (blocks; torchtitan its loss too), or "
+         "the model with its loss (whole)."},
     {.name = "transformers",
      .shapes = {choice(kTransformersReleases)},
      .fallback = "5.18",

@@ -96,7 +96,8 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   // _ignore_causal_mask_sdpa returns False from kv_length >= local_attention_size on: s 4096 with a
   // window of 4096 passes a mask, s 4095 none and is_causal.
   call.masked = alibi || (kind.sliding_window && context.tokens() >= *kind.sliding_window) ||
-                context.habits.masks_always || context.sees_images_whole();
+                context.habits.masks_always || context.sees_images_whole() ||
+                (context.compiles_whole() && context.program.passes_masks);
   call.broadcast = broadcasts_heads(context);
   const std::int64_t value_dim = value_dim_of(context.decoder.attention);
   if (value_dim != spec.head_dim) call.value_dim = value_dim;

@@ -20,6 +20,7 @@ TensorId typed_mask(BlockBuilder& block, const DecoderContext& context, const At
     const TensorId ready = block.shared("alibi mask", shape, context.policy.weights);
     return cast(block, {"attention_mask"}, ready, call.dtype);
   }
+  if (context.compiles_whole()) return block.shared(call.mask, shape, call.dtype);
   // convert_boolean_attn_mask (native/transformers/attention.cpp): at::where(mask, 0, -inf) in the
   // query's type. A layer of b 4, s 4096 makes 4·4096²·2 B = 134 MB, and attention keeps it.
   const auto number = [&](std::string_view name) {

@@ -238,6 +238,15 @@ void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, T
 }  // namespace
 
 void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
+  if (context.compiles_whole()) {
+    // masking_utils.py, _ignore_causal_mask_sdpa: while it is traced it does not skip the mask, of
+    // which convert_boolean_attn_mask's result is one value for all layers.
+    const Shape shape = {context.dims.b, Expr(1), context.dims.s, context.dims.keys};
+    constexpr std::string_view kName = "causal mask";
+    return block.outlive(compute(block, OpKind::mask, {},
+                                 {{kName, "additive"}, shape, operand_type(context.policy)}),
+                         kName);
+  }
   const bool eager = context.policy.implementation.attention == AttentionKernel::eager ||
                      context.habits.eager_only;
   // Full attention's first, as the models list them.
@@ -328,6 +337,7 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
   const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
     Frame frame(block);
     const TensorId angles = angles_of(block, context, frame, {op, ids, channels});
+    if (context.compiles_whole()) return block.outlive(angles, kRotaryAngles);
     const bool halves = context.habits.rotates_halves;
     const Shape shape = {context.position_rows(), dims.s, halves ? channels / Expr(2) : channels};
     // torch.cat((freqs, freqs), dim=-1); GPT-OSS says emb = freqs.

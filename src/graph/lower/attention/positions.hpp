@@ -6,6 +6,9 @@
 
 namespace memest {
 
+/// Angles that layers of a traced model compute cosines and sines from.
+inline constexpr std::string_view kRotaryAngles = "rotary angles";
+
 /// Position ids of [1, s], known to the model's end.
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
 

@@ -367,7 +367,7 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   shapes.ranks = ranks;
   shapes.by_tokens = attention.kv_heads > context.policy.tensor;
   const FusedCore core{dims, attention.head_dim, call.dtype, call.grouped};
-  if (context.compiles_blocks()) {
+  if (context.compiles_layers()) {
     write_compiled_ring(block, shapes, core, op);
   } else {
     RingForward(block, shapes, op).write(ranks);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "graph/lower/attention/attention.hpp"
+#include "graph/lower/attention/positions.hpp"
 #include "graph/lower/liger/liger.hpp"
 #include "graph/lower/ops/operations.hpp"
 
@@ -77,6 +78,11 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
   const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
   const bool halves = context.habits.rotates_halves;
   const Expr channels = Symbol::rotary_dim;
+  if (context.compiles_whole()) {
+    const TensorId angles = block.shared(
+        kRotaryAngles, {context.position_rows(), context.dims.s, channels / Expr(2)}, DType::fp32);
+    return {angles, angles};
+  }
   const Shape shape = {context.position_rows(), context.dims.s,
                        halves ? channels / Expr(2) : channels};
   std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),

@@ -13,10 +13,10 @@ namespace {
 
 class RegionWriter {
  public:
-  RegionWriter(Block eager, RegionCheckpoint checkpoint, const Float8Region& float8)
+  RegionWriter(Block eager, RegionPlace place, const Float8Region& float8)
       : block_(std::move(eager)),
-        checkpoint_(checkpoint),
-        values_(block_),
+        checkpoint_(place.checkpoint),
+        values_(block_, place.input),
         kernels_(block_, values_),
         float8_(block_, values_, kernels_, float8),
         written_(kernels_.size(), false) {
@@ -28,12 +28,16 @@ class RegionWriter {
   Block write() && {
     block_.output = values_.value(block_.output);
     const std::vector<Op> eager = block_.ops;
+    const std::size_t eager_tensors = block_.tensors.size();
     ops_.reserve(eager.size());
     for (std::size_t i = 0; i < eager.size(); ++i) {
       if (values_.runner(i) == Runner::caller) ops_.push_back(eager[i]);
       if (values_.runner(i) != Runner::library) continue;
       for (const TensorId input : eager[i].inputs) write_kernels_for(values_.value(input));
       write_library(eager[i], i);
+    }
+    for (TensorId id = 0; id < eager_tensors; ++id) {
+      if (block_.tensors[id].outlives_block) write_kernels_for(values_.value(id));
     }
     write_kernels_for(block_.output);
     block_.ops = std::move(ops_);
@@ -196,6 +200,7 @@ class RegionWriter {
     for (const std::size_t index : kernels_.needed_for(value)) {
       if (written_[index]) continue;
       written_[index] = true;
+      for (const TensorId read : kernels_.kernel(index).reads) write_kernels_for(read);
       write_kernel(kernels_.kernel(index));
     }
   }
@@ -203,9 +208,7 @@ class RegionWriter {
   void write_kernel(const GeneratedKernel& kernel) {
     Op op = named(kernel);
     op.inputs = kernel.reads;
-    if (kernel.is_joint) {
-      stand_for_no_storage(kernel);
-    }
+    if (kernel.is_joint) stand_for_no_storage(kernel);
     op.outputs = {kernel.result};
     Readers& readers = readers_[kernel.result];
     for (std::size_t i = 0; i < readers.count && readers.count > 1; ++i) {
@@ -389,8 +392,8 @@ class RegionWriter {
 
 }  // namespace
 
-Block compiled(Block eager, RegionCheckpoint checkpoint, const Float8Region& float8) {
-  return RegionWriter(std::move(eager), checkpoint, float8).write();
+Block compiled(Block eager, RegionPlace place, const Float8Region& float8) {
+  return RegionWriter(std::move(eager), place, float8).write();
 }
 
 }  // namespace memest

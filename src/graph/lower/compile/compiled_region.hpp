@@ -13,7 +13,13 @@ enum class RegionCheckpoint : std::uint8_t {
   inside   ///< compiled with it: the backward computes again what it reads (torchtitan)
 };
 
-/// `eager` as one compiled region.
-Block compiled(Block eager, RegionCheckpoint checkpoint, const Float8Region& float8 = {});
+/// A region, or the part of one that a block is where the whole model is compiled.
+struct RegionPlace {
+  RegionCheckpoint checkpoint = RegionCheckpoint::around;
+  RegionInput input = RegionInput::argument;
+};
+
+/// `eager` as one compiled region, or as a part of one.
+Block compiled(Block eager, RegionPlace place, const Float8Region& float8 = {});
 
 }  // namespace memest

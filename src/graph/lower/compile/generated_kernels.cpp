@@ -57,6 +57,13 @@ void GeneratedKernels::find_results() {
     if (values_.runner(i) != Runner::library) continue;
     for (const TensorId input : block_.ops[i].inputs) ask(input);
   }
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    const bool beside = values_.is_remembered(id) && !values_.is_far_sum(id);
+    if (values_.is_kept(id) && !beside) ask(id);
+  }
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    if (block_.tensors[id].outlives_block) ask(id);
+  }
   ask(block_.output);
 }
 
@@ -116,7 +123,8 @@ void GeneratedKernels::write(TensorId result, bool is_joint) {
   for (const std::size_t i : kernel.ops) {
     const Op& op = block_.ops[i];
     for (const TensorId out : op.outputs) {
-      if (values_.is_remembered(out) && values_.is_kept(out)) kernel.remembers.push_back(out);
+      const bool remembered = values_.is_remembered(out) && values_.is_kept(out);
+      if (remembered && !is_in_memory(out)) kernel.remembers.push_back(out);
     }
     if (class_of(op.kind) != OpClass::elementwise ||
         block_.tensors[op.outputs.back()].elements() != elements) {

@@ -25,11 +25,13 @@ bool is_view_of_all(const Op& op, const Block& block) {
 
 }  // namespace
 
-RegionValues::RegionValues(Block& block) : block_(block) {
+RegionValues::RegionValues(Block& block, RegionInput input) : block_(block), input_(input) {
   add_softmax_statistics();
+  keep_normalized_rows();
   name_runners();
   name_values();
   give_storages();
+  find_far_sums();
   wants_gradient_.assign(block.tensors.size(), false);
   for (const Op& op : block.ops) {
     for (const InputGradient& gradient : op.gradients) {
@@ -61,14 +63,50 @@ void RegionValues::add_softmax_statistics() {
   }
 }
 
+bool RegionValues::is_sum(TensorId tensor) const {
+  if (tensor == block_.input) return input_ != RegionInput::argument;
+  return std::any_of(block_.ops.begin(), block_.ops.end(), [&](const Op& op) {
+    return op.kind == OpKind::add && op.outputs.front() == tensor;
+  });
+}
+
+/// _inductor/decomposition: native_layer_norm_backward reads the normalized rows and the reciprocal
+/// deviation. solve_min_cut counts a value that only fused kernels read twice, the sum and the rows
+/// alike, and the sum asks for the mean as well: the rows are kept where they are as narrow. A sum
+/// of two arguments is not there at all: its addends are.
+void RegionValues::keep_normalized_rows() {
+  if (input_ == RegionInput::argument) return;
+  for (Op& op : block_.ops) {
+    const TensorId x = op.inputs.empty() ? 0 : op.inputs.front();
+    const bool keeps_mean = op.kind == OpKind::layernorm && op.outputs.size() > 2;
+    if (!keeps_mean || !is_sum(x) || block_.tensors[x].dtype != DType::fp32) continue;
+    Tensor rows;
+    rows.op = op.name;
+    rows.name = "normalized";
+    rows.shape = block_.tensors[x].shape;
+    rows.dtype = DType::fp32;
+    rows.storage = static_cast<TensorId>(block_.tensors.size());
+    std::replace(op.saved.begin(), op.saved.end(), x, rows.storage);
+    // Where the addends of the model's first sum are kept, the mean is beside them.
+    const bool of_addends = input_ == RegionInput::addends && x == block_.input;
+    if (!of_addends) std::erase(op.saved, op.outputs[1]);
+    op.outputs.push_back(rows.storage);
+    block_.tensors.push_back(std::move(rows));
+  }
+}
+
 Runner RegionValues::runner_of(const Op& op) const {
   if (op.by_caller) return Runner::caller;
   if (!op.forward_messages.empty()) return Runner::library;
   if (is_view_of_all(op, block_)) return Runner::nobody;
   // Inductor writes no kernels for complex numbers, of which rotations are.
   // _inductor/lowering.py, unsupported_input_tensor: t.is_complex() falls back to ATen's kernels.
+  // Integers are padded by aten.constant_pad_nd, which partitioners.py does not list among what is
+  // computed again, or counted, and kept.
+  const bool integers =
+      op.kind == OpKind::copy && block_.tensors[op.outputs.front()].dtype == DType::int64;
   const bool library = class_of(op.kind) == OpClass::contraction || op.kind == OpKind::embedding ||
-                       op.kind == OpKind::rotary;
+                       op.kind == OpKind::rotary || integers;
   return library ? Runner::library : Runner::generated;
 }
 
@@ -135,13 +173,59 @@ void RegionValues::give_storages() {
   }
 }
 
+/// partitioners.py, ban_if_used_far_apart: of a value that a fused kernel makes, readers behind the
+/// first unfusible operation on any way from it are not computed again.
+void RegionValues::find_far_sums() {
+  far_sums_.assign(block_.ops.size(), false);
+  for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+    const Op& op = block_.ops[i];
+    if (op.kind != OpKind::add || runners_[i] != Runner::generated) continue;
+    far_sums_[i] = std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
+      const TensorId value = values_[input];
+      const bool fusible =
+          value == block_.input ? input_ != RegionInput::argument : is_generated(value);
+      return fusible && first_library_kernel_behind(value) < i;
+    });
+  }
+}
+
+std::size_t RegionValues::first_library_kernel_behind(TensorId value) const {
+  std::vector<bool> reached(block_.tensors.size(), false);
+  reached[value] = true;
+  for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+    const Op& op = block_.ops[i];
+    const bool reads = std::any_of(op.inputs.begin(), op.inputs.end(),
+                                   [&](TensorId input) { return reached[values_[input]]; });
+    if (!reads) continue;
+    if (runners_[i] == Runner::library) return i;
+    for (const TensorId out : op.outputs) reached[values_[out]] = true;
+  }
+  return block_.ops.size();
+}
+
 bool RegionValues::is_remembered(TensorId value) const {
   if (!is_generated(value)) return false;
+  if (is_far_sum(value)) return true;
   const Op& op = block_.ops[*makers_[value]];
   if (op.kind == OpKind::reduce) return true;
   // partitioners.py: a "random op" is not recomputed; Inductor keeps its boolean mask.
   if (op.kind == OpKind::dropout) return value == op.outputs.front();
   return has_row_statistics(op) && value != op.outputs.front();
+}
+
+/// solve_min_cut, get_node_weight: a value that fused kernels alone read costs twice its bytes, one
+/// that is a step further from the backward 1.1 times. A sum of a product and its adapter's is kept
+/// rather than both; what is kept anyway costs nothing.
+bool RegionValues::costs_less(const Tensor& value, const std::vector<TensorId>& sources) const {
+  constexpr std::int64_t kFused = 20;  // tenths
+  constexpr std::int64_t kStep = 11;
+  std::int64_t bytes = 0;  // an element
+  for (const TensorId id : sources) {
+    const Tensor& source = block_.tensors[id];
+    const bool free = kept_[id] || source.role == Role::parameter || source.shared;
+    if (!free && source.elements() == value.elements()) bytes += size_of(source.dtype);
+  }
+  return kFused * size_of(value.dtype) < kStep * bytes;
 }
 
 void RegionValues::append_sources(TensorId value, std::vector<TensorId>& sources) const {
@@ -151,7 +235,10 @@ void RegionValues::append_sources(TensorId value, std::vector<TensorId>& sources
     return add_once(sources, value);
   }
   const Op& op = block_.ops[*makers_[value]];
-  for (const TensorId input : op.inputs) append_sources(values_[input], sources);
+  std::vector<TensorId> before;
+  for (const TensorId input : op.inputs) append_sources(values_[input], before);
+  if (costs_less(block_.tensors[value], before)) return add_once(sources, value);
+  for (const TensorId source : before) add_once(sources, source);
   if (!has_row_statistics(op) && op.kind != OpKind::dropout) return;
   for (const TensorId beside : op.outputs) {
     if (is_remembered(beside)) add_once(sources, beside);

@@ -19,6 +19,13 @@ enum class Runner : std::uint8_t {
   nobody      ///< another shape of the same elements
 };
 
+/// How a region comes by the block's input.
+enum class RegionInput : std::uint8_t {
+  argument,  ///< given to it, or made by a library kernel
+  sum,       ///< a sum that another block's part of it computes
+  addends    ///< such a sum, in whose place the region keeps the addends
+};
+
 /// A product whose operands are cast to fp8 beside it.
 [[nodiscard]] inline bool is_in_float8(const Op& op) {
   return op.kind == OpKind::linear && op.compute == DType::fp8;
@@ -32,7 +39,7 @@ class RegionValues {
  public:
   /// Gives every value a storage of its own in `block`, but for parts of another, and every
   /// softmax the statistics that its backward can start from.
-  explicit RegionValues(Block& block);
+  RegionValues(Block& block, RegionInput input);
 
   [[nodiscard]] Runner runner(std::size_t op) const { return runners_[op]; }
   [[nodiscard]] TensorId value(TensorId tensor) const { return values_[tensor]; }
@@ -47,6 +54,10 @@ class RegionValues {
   [[nodiscard]] bool is_narrowed(TensorId value) const { return narrowed_[value]; }
   /// A generated kernel's result that is never computed again.
   [[nodiscard]] bool is_remembered(TensorId value) const;
+  /// A sum that is not computed again, as it would be far from its addends' other readers.
+  [[nodiscard]] bool is_far_sum(TensorId value) const {
+    return is_generated(value) && far_sums_[*makers_[value]];
+  }
   /// Appends what a kernel that needs `value` in the backward reads, computing it again from that.
   void append_sources(TensorId value, std::vector<TensorId>& sources) const;
   /// Values that the derivative of `op` by its input `value` reads.
@@ -54,21 +65,28 @@ class RegionValues {
 
  private:
   void add_softmax_statistics();
+  void keep_normalized_rows();
   void name_runners();
   void name_values();
   void give_storages();
+  void find_far_sums();
   void narrow();
   void keep();
   void keep_sources_of_narrowed();
   [[nodiscard]] Runner runner_of(const Op& op) const;
+  [[nodiscard]] bool is_sum(TensorId tensor) const;
+  [[nodiscard]] bool costs_less(const Tensor& value, const std::vector<TensorId>& sources) const;
+  [[nodiscard]] std::size_t first_library_kernel_behind(TensorId value) const;
 
   Block& block_;
+  RegionInput input_;
   std::vector<Runner> runners_;                     // by op
   std::vector<TensorId> values_;                    // by tensor
   std::vector<std::optional<std::size_t>> makers_;  // by tensor
   std::vector<bool> wants_gradient_;                // by tensor
   std::vector<bool> kept_;                          // by tensor
   std::vector<bool> narrowed_;                      // by tensor
+  std::vector<bool> far_sums_;                      // by op
 };
 
 }  // namespace memest

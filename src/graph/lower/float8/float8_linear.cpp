@@ -168,7 +168,7 @@ void write_backward(BlockBuilder& block, Op& op, const DecoderContext& context,
 
 /// Why layers that are compiled cannot be followed in float8; none where they can.
 std::optional<Unavailable> compiled_refusal(const DecoderContext& context) {
-  if (!context.compiles_blocks()) return std::nullopt;
+  if (!context.compiles_layers()) return std::nullopt;
   const auto refuses = [](std::string_view where) {
     return Unavailable{"torch.compile beside float8 linears is not available yet " +
                        std::string(where)};
@@ -227,7 +227,7 @@ std::optional<Unavailable> float8_refusal(const DecoderContext& context) {
   if (context.liger().any()) {
     return refuses("Liger's kernels beside float8 linears are not available yet");
   }
-  const bool cuts_sequences = context.policy.context > 1 && !context.compiles_blocks();
+  const bool cuts_sequences = context.policy.context > 1 && !context.compiles_layers();
   if (context.policy.tensor > 1 || cuts_sequences || !context.policy.parts.empty()) {
     return refuses(
         "float8 linears beside tensor, context or pipeline parallelism are not available yet");
@@ -317,7 +317,7 @@ TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
   op.workspace = Workspace::cublas_lt_twice;
   const TensorId out = op.outputs.front();
   const Float8Operands operands = operands_of(block, shape, rows.shape, op);
-  if (context.compiles_blocks() && shape.name != kHead) {
+  if (context.compiles_layers() && shape.name != kHead) {
     // The region writes what its kernels make of it (compile/float8_in_region.cpp).
     BackwardWriter backward(op);
     backward.give(input, backward.make(input, operands.output.dtype));

@@ -96,7 +96,7 @@ std::optional<Unavailable> liger_refusal(const DecoderContext& context) {
   }
   if (!context.policy.gradients)
     return refuses("Liger's kernels under 'inference' are not available yet");
-  if (context.compiles_blocks())
+  if (context.compiles_layers())
     return refuses("torch.compile beside Liger's kernels is not available yet");
   if (context.caches())
     return refuses("a key-value cache beside Liger's kernels is not available yet");

@@ -101,7 +101,7 @@ std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const 
   if (context.adapter != nullptr && !adapts_attention_alone(context)) {
     return not_available("adapters of other modules than attention's projections beside experts");
   }
-  if (context.compiles_blocks()) return not_available("torch.compile of mixtures of experts");
+  if (context.compiles_layers()) return not_available("torch.compile of mixtures of experts");
   return std::nullopt;
 }
 
@@ -116,7 +116,7 @@ std::optional<Unavailable> latent_refusal(const DecoderContext& context) {
   }
   if (context.adapter != nullptr) return not_available("adapters of multi-head latent attention");
   if (!context.policy.gradients) return not_available("inference with multi-head latent attention");
-  if (context.compiles_blocks()) return not_available("torch.compile of latent attention");
+  if (context.compiles_layers()) return not_available("torch.compile of latent attention");
   return std::nullopt;
 }
 
@@ -157,7 +157,7 @@ std::optional<Unavailable> low_rank_refusal(const DecoderContext& context) {
   if (!context.program.has.low_rank) {
     return not_available("low-rank factorisation under another implementation than transformers");
   }
-  if (context.compiles_blocks()) return not_available("torch.compile of factorised layers");
+  if (context.compiles_layers()) return not_available("torch.compile of factorised layers");
   for (const std::string& module : context.low_rank->modules) {
     if (has_layer_module(context, module)) continue;
     return Unavailable{"this model's layers have no linear module that '" + module +
@@ -166,13 +166,43 @@ std::optional<Unavailable> low_rank_refusal(const DecoderContext& context) {
   return std::nullopt;
 }
 
+/// nanoGPT's model.
+bool is_gpt(const DecoderContext& context) {
+  const DecoderSpec& decoder = context.decoder;
+  return !context.program.passes_masks &&
+         std::holds_alternative<LearnedPosition>(decoder.position) &&
+         decoder.norm.kind == NormKind::layernorm && decoder.layout == BlockLayout::pre_norm &&
+         decoder.kinds.size() == 1;
+}
+
+/// transformers' LLaMA, and what is written like it.
+bool is_llama(const DecoderContext& context) {
+  const DecoderSpec& decoder = context.decoder;
+  const Habits& habits = context.habits;
+  const SoftmaxAttention& attention = context.attention;
+  const bool scales = decoder.scaled_embedding || decoder.scaled_residual ||
+                      decoder.scaled_logits || decoder.logit_softcap;
+  const bool plain_tables =
+      !habits.tables_by_layer && !habits.tables_in_fp32 && !habits.rotates_halves;
+  return context.program.passes_masks && std::holds_alternative<RotaryPosition>(decoder.position) &&
+         habits.rms_norm == NormWriting::cast_then_gain && decoder.norm.kind == NormKind::rmsnorm &&
+         decoder.layout == BlockLayout::pre_norm && decoder.kinds.size() == 1 &&
+         !decoder.kinds.front().sliding_window && attention.qk_norm == QkNorm::none &&
+         !attention.q_bias && !attention.kv_bias && plain_tables && !scales;
+}
+
 /// Why the layers are not compiled, or nothing: what the rules of a compiled region are not known
 /// for.
 std::optional<Unavailable> compile_refusal(const DecoderContext& context, const LayerKind& kind) {
-  if (!context.compiles_blocks()) return std::nullopt;
+  if (!context.compiles_layers()) return std::nullopt;
   if (!context.policy.gradients) return not_available("torch.compile under 'inference'");
-  if (context.adapter != nullptr) return not_available("torch.compile beside adapters");
   if (context.caches()) return not_available("torch.compile with a key-value cache");
+  if (context.compiles_whole() && context.policy.runs_again != RunsAgain::nothing) {
+    return not_available("torch.compile of a whole model beside recompute");
+  }
+  if (context.compiles_whole() && !is_gpt(context) && !is_llama(context)) {
+    return not_available("torch.compile of another whole model than nanoGPT's or a LLaMA");
+  }
   switch (attention_call(context, kind).kernel) {
     case AttentionKernel::sdpa_flash:
     case AttentionKernel::sdpa_efficient:

@@ -77,14 +77,17 @@ struct DecoderContext {
   /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
   /// in a textbook's, at once.
   [[nodiscard]] Shape summed_rows() const { return shards_tensors() ? dims.rows() : dims.stream(); }
-  /// Layers are compiled one by one.
-  [[nodiscard]] bool compiles_blocks() const {
-    return policy.implementation.compile == CompileScope::blocks;
+  /// Layers are compiled, one by one or with the model.
+  [[nodiscard]] bool compiles_layers() const {
+    return policy.implementation.compile != CompileScope::off;
   }
-  /// And so is the loss.
+  /// The model with its loss is one region.
+  [[nodiscard]] bool compiles_whole() const {
+    return policy.implementation.compile == CompileScope::whole;
+  }
   [[nodiscard]] bool compiles_loss() const {
-    return compiles_blocks() && program.compiles_loss &&
-           policy.implementation.torchtitan > TorchtitanRelease::dec_2024;
+    return compiles_whole() || (compiles_layers() && program.compiles_loss &&
+                                policy.implementation.torchtitan > TorchtitanRelease::dec_2024);
   }
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// The forward fills a key-value cache.
@@ -182,8 +185,12 @@ void write_positions(BlockBuilder& block, const DecoderContext& context);
 
 /// Where images become tokens, these look the tokens up alone.
 Block embedding_block(const DecoderContext& context);
-/// A layer whose input wants a gradient or, before the first adapter, none.
-Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient);
+/// Before the first adapter a layer's input wants no gradient.
+struct StreamInput {
+  bool wants_gradient = true;
+  RegionInput in_region = RegionInput::argument;
+};
+Block layer_block(const DecoderContext& context, const LayerKind& kind, StreamInput input);
 Block head_block(const DecoderContext& context, bool input_wants_gradient);
 Block loss_block(const DecoderContext& context);
 

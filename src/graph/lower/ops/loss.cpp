@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "graph/lower/attention/attention.hpp"
+#include "graph/lower/attention/positions.hpp"
 #include "graph/lower/distillation/distillation.hpp"
 #include "graph/lower/liger/liger.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
@@ -14,12 +15,13 @@ namespace memest {
 namespace {
 
 /// Tensors that the model's forward holds in locals until its last norm has run.
-constexpr std::array<std::string_view, 15> kModelLocals = {
+constexpr std::array<std::string_view, 16> kModelLocals = {
     "attention mask", "image blocks", "alibi",
     "position ids",   "causal mask",  "sliding mask",
     "boolean mask",   "alibi mask",   "input embeddings",
     "position rows",  "cos",          "sin",
-    "local cos",      "local sin",    kComplexRotations};
+    "local cos",      "local sin",    kRotaryAngles,
+    kComplexRotations};
 
 /// The type of the logits as the head leaves them.
 DType logits_type(const LoweringPolicy& policy) {
@@ -36,11 +38,15 @@ TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& f
   // ForCausalLMLoss: pad(labels, (0, 1)) and labels[..., 1:].contiguous(); the plain loop hands the
   // token ids in as labels.
   if (targets == Targets::token_ids) return ids;
+  // _inductor/ir.py, Layout.pad_strides: rows of s + 1 begin at multiples of 16.
+  const Shape traced = {(dims.b - Expr(1)) * (dims.s + Expr(16)) + dims.s + Expr(1)};
+  const Shape rows = {dims.b, dims.s + Expr(1)};
+  const bool whole = context.compiles_whole();
   const TensorId padded =
       frame.local(compute(block, OpKind::copy, {ids},
-                          {{"shift_labels", "padded"}, {dims.b, dims.s + Expr(1)}, DType::int64}));
+                          {{"shift_labels", "padded"}, whole ? traced : rows, DType::int64}));
   const Shape tokens = {dims.b * dims.s};
-  if (context.policy.micro_batch == 1)
+  if (context.policy.micro_batch == 1 || whole)
     return view(block, {"shift_labels", "shifted"}, padded, tokens);
   return compute(block, OpKind::copy, {padded},
                  {{"shift_labels", "shifted"}, tokens, DType::int64});

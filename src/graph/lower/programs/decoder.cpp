@@ -1,12 +1,13 @@
 #include "graph/lower/programs/decoder.hpp"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "graph/lower/compile/compiled_region.hpp"
+#include "graph/lower/compile/whole_model.hpp"
 #include "graph/lower/distillation/distillation.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
@@ -29,28 +30,41 @@ bool wants_gradient(const Block& block) {
 /// Blocks of the parts, each written once, in forward order.
 class PartWriter {
  public:
-  PartWriter(const DecoderContext& context, Graph& graph)
-      : context_(context), graph_(graph), layers_(context.decoder.kinds.size()) {}
+  PartWriter(const DecoderContext& context, Graph& graph) : context_(context), graph_(graph) {}
 
   void write(const ModelPart& part) {
     // A stage gives a gradient to the input that another stage sends it.
     bool wanted = true;
     if (part.embedding) {
-      append(embedding_block(context_));
+      append(embedding());
       wanted = wants_gradient(graph_.blocks.back()) || context_.embeddings_want_gradient();
     }
     if (context_.vision != nullptr) wanted = append_images();
     wanted = append_layers(part, wanted);
     if (!part.head) return;
-    append(head_block(context_, wanted));
+    append(head(wanted));
     if (context_.policy.gradients) append(loss());
   }
 
  private:
+  [[nodiscard]] Block embedding() {
+    Block block = embedding_block(context_);
+    if (!context_.compiles_whole()) return block;
+    first_input_ = first_layer_input(block, context_.policy.micro_batch);
+    return compiled_embedding(std::move(block), first_input_, context_.decoder.tied_embeddings);
+  }
+
+  [[nodiscard]] Block head(bool wanted) const {
+    Block block = head_block(context_, wanted);
+    if (!context_.compiles_whole()) return block;
+    return compiled(std::move(block), {.input = RegionInput::sum});
+  }
+
   [[nodiscard]] Block loss() const {
     Block block = loss_block(context_);
     if (!context_.compiles_loss() || block.compiled) return block;
-    return compiled(std::move(block), RegionCheckpoint::around);
+    return context_.compiles_whole() ? compiled_loss(std::move(block))
+                                     : compiled(std::move(block), {});
   }
 
   void append(Block block) {
@@ -75,11 +89,12 @@ class PartWriter {
     const std::size_t first_run = graph_.order.size();
     for (std::int64_t layer = part.first; layer < part.first + part.count; ++layer) {
       const std::size_t kind = decoder.kind_of(layer);
-      std::optional<std::size_t>& block = layers_[kind][wanted ? 1 : 0];
+      const RegionInput input = input_of(layer);
+      std::optional<std::size_t>& block = layers_[{kind, wanted, input}];
       if (!block) {
         block = graph_.blocks.size();
         const DecoderContext own = context_of_kind(context_, decoder.kinds[kind]);
-        graph_.blocks.push_back(layer_block(own, decoder.kinds[kind], wanted));
+        graph_.blocks.push_back(layer_block(own, decoder.kinds[kind], {wanted, input}));
       }
       if (graph_.order.size() > first_run && graph_.order.back().block == *block) {
         ++graph_.order.back().repeat;
@@ -91,10 +106,16 @@ class PartWriter {
     return wanted;
   }
 
+  [[nodiscard]] RegionInput input_of(std::int64_t layer) const {
+    if (!context_.compiles_whole()) return RegionInput::argument;
+    return layer == 0 ? first_input_ : RegionInput::sum;
+  }
+
   const DecoderContext& context_;
   Graph& graph_;
-  // By kind, and whether the input wants a gradient.
-  std::vector<std::array<std::optional<std::size_t>, 2>> layers_;
+  // By kind, whether the input wants a gradient, and what it is to the region.
+  std::map<std::tuple<std::size_t, bool, RegionInput>, std::optional<std::size_t>> layers_;
+  RegionInput first_input_ = RegionInput::argument;
 };
 
 }  // namespace
@@ -121,6 +142,7 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const Low
   if (context.generates()) {
     if (auto refused = append_decoding(model, context, graph)) return *std::move(refused);
   }
+  graph.is_one_region = context.compiles_whole();
   graph.trains = policy.gradients && (policy.parts.empty() || policy.parts.back().head);
   bind_sizes(context, graph.sizes);
   graph.parameters = parameters_of(model, policy.implementation);

@@ -33,12 +33,17 @@ constexpr DecoderProgram kModelPy = {.names_results = true,
                                      .sdpa = resolve_sdpa,
                                      .targets = Targets::second_tensor};
 
+/// Traced as a whole: no name of Python's holds a tensor.
+constexpr DecoderProgram kTracedModelPy = {.sdpa = resolve_sdpa, .targets = Targets::second_tensor};
+
 }  // namespace
 
 std::variant<Graph, Unavailable> lower_nanogpt(const ModelSpec& model,
                                                const LoweringPolicy& policy) {
   const bool train_py = policy.implementation.loop == LoopKind::nanogpt;
-  return lower_decoder(with_one_matrix(model), policy, train_py ? kModelPy : kHandWritten);
+  const bool traced = policy.implementation.compile == CompileScope::whole;
+  const DecoderProgram& of_train_py = traced ? kTracedModelPy : kModelPy;
+  return lower_decoder(with_one_matrix(model), policy, train_py ? of_train_py : kHandWritten);
 }
 
 }  // namespace memest

@@ -34,11 +34,20 @@ constexpr DecoderProgram kTransformersProgram = {.has = {.latent_attention = tru
                                                  // loss_utils.py: ForCausalLMLoss.
                                                  .targets = Targets::shifted_copy};
 
+/// Traced as a whole: no name of Python's holds a tensor.
+constexpr DecoderProgram traced(DecoderProgram program) {
+  program.names_results = false;
+  program.layer_arguments = LayerArguments::none;
+  return program;
+}
+constexpr DecoderProgram kTracedProgram = traced(kTransformersProgram);
+
 }  // namespace
 
 std::variant<Graph, Unavailable> lower_transformers(const ModelSpec& model,
                                                     const LoweringPolicy& policy) {
-  return lower_decoder(model, policy, kTransformersProgram);
+  const bool whole = policy.implementation.compile == CompileScope::whole;
+  return lower_decoder(model, policy, whole ? kTracedProgram : kTransformersProgram);
 }
 
 }  // namespace memest

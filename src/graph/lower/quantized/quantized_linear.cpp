@@ -215,7 +215,7 @@ std::optional<Unavailable> quantized_refusal(const DecoderContext& context) {
         "quantised weights are bitsandbytes' and HQQ's, in models of the implementation "
         "transformers"};
   }
-  if (context.compiles_blocks()) return unavailable("torch.compile beside quantised weights");
+  if (context.compiles_layers()) return unavailable("torch.compile beside quantised weights");
   if (context.latent() != nullptr) return unavailable("latent attention with quantised weights");
   if (context.decoder.embedding_size != context.decoder.hidden_size) {
     return unavailable("a projected embedding beside quantised weights");

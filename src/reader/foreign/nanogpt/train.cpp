@@ -95,8 +95,7 @@ void write_loop(ForeignImport& file) {
   file.write("training.clip_gradients", clips ? "true" : "false", {"grad_clip"});
   if (file.flag("compile", true)) {
     constexpr std::string_view kWhole =
-        "layers run one by one: torch.compile of a whole model is "
-        "not available yet";
+        "layers run one by one: 'training.implementation.compile: whole' is answered on one GPU";
     file.pass_over("compile", std::string(kWhole));
     if (file.find("compile") == nullptr) {
       file.note("train.py compiles the whole model unless told otherwise", std::string(kWhole));
