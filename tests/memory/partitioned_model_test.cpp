@@ -42,9 +42,10 @@ class Weights {
  public:
   explicit Weights(WeightCoordinator::Settings settings, std::int64_t count = 4)
       : recorder_(timeline_),
-        coordinator_(with_ranks(settings), std::vector<WeightCoordinator::Weight>(
-                                               static_cast<std::size_t>(count), {8, 0}),
-                     modules(count), recorder_) {}
+        coordinator_(
+            with_ranks(settings),
+            std::vector<WeightCoordinator::Weight>(static_cast<std::size_t>(count), {8, 0}),
+            modules(count), recorder_) {}
 
   WeightCoordinator& operator*() { return coordinator_; }
 
@@ -120,9 +121,10 @@ TEST_CASE("a decoder's layer calls its modules as transformers nests them", "[me
   }
   const std::vector<std::string_view> expected{
       "attention_norm",  // the layer
-      "attention_norm",   "q_proj",    "q_proj", "k_proj", "v_proj", "o_proj", "feed_forward_norm",
+      "attention_norm",    "q_proj",     "q_proj",  "k_proj",   "v_proj", "o_proj",
+      "feed_forward_norm",
       "gate_proj",  // the feed-forward
-      "gate_proj",        "activation", "up_proj", "down_proj"};
+      "gate_proj",         "activation", "up_proj", "down_proj"};
   CHECK(called == expected);
   CHECK(with_weights == 9);
 }
@@ -196,9 +198,9 @@ TEST_CASE("gradients are put together a bucket at a time, and one that divides w
           "[memory]") {
   Timeline timeline;
   Recorder recorder(timeline);
-  DeepSpeedZero zero{.stage = ZeroStage::optimizer_gradients_weights, .settings = {}};
-  zero.settings.reduce_bucket_size = 10;
-  PartitionedGradients gradients({.zero = zero, .ranks = 4}, {6, 6, 8}, recorder);
+  DeepSpeedZero rules{.stage = ZeroStage::optimizer_gradients_weights, .settings = {}};
+  rules.settings.reduce_bucket_size = 10;
+  PartitionedGradients gradients({.rules = rules, .ranks = 4}, {6, 6, 8}, recorder);
   gradients.construct();
   const auto arrive = [&](std::size_t parameter, std::int64_t elements) {
     gradients.take(parameter, recorder.make(2 * elements, {}));

@@ -240,8 +240,7 @@ struct Op {
   bool feed_forward = false;        ///< rerun by recompute of the feed-forward alone
   Remade remade = Remade::nothing;  ///< part of what makes such a result
   Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
-  bool kept_selectively = false;    ///< selective recompute runs all of the block again but such
-                                    ///< ops, whose outputs it keeps
+  bool kept_selectively = false;    ///< selective recompute keeps what it makes
   bool causal =
       false;  ///< an attention contraction whose masked half some conventions do not count
 

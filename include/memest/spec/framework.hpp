@@ -97,7 +97,7 @@ struct FrameworkRow {
   bool has_layer_specs = false;  ///< Megatron's: its own modules, or Transformer Engine's
   bool compiles_blocks = false;
   bool compiles_whole = false;  ///< a model that it traces as one graph was recorded
-  bool takes_liger = false;  ///< Liger's kernels may stand in its models
+  bool takes_liger = false;     ///< Liger's kernels may stand in its models
   /// The module that is left out where its linear layers are torchao's float8 ones and the spec
   /// does not say which; none: they cannot be.
   std::string_view float8_filter = {};

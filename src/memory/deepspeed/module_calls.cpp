@@ -11,14 +11,12 @@ namespace {
 
 using OpIndex = std::uint32_t;
 
-/// What a layer does between the calls of its branches, in its own forward.
-constexpr std::array kOutsideBranches{std::string_view("attention_norm"),
-                                      std::string_view("attention_output_norm"),
-                                      std::string_view("feed_forward_norm"),
-                                      std::string_view("feed_forward_output_norm"),
-                                      std::string_view("input_norm"),
-                                      std::string_view("attention_residual"),
-                                      std::string_view("feed_forward_residual")};
+/// Ops that a layer runs in its own forward, between the calls of its branches.
+constexpr std::array kOutsideBranches{
+    std::string_view("attention_norm"),       std::string_view("attention_output_norm"),
+    std::string_view("feed_forward_norm"),    std::string_view("feed_forward_output_norm"),
+    std::string_view("input_norm"),           std::string_view("attention_residual"),
+    std::string_view("feed_forward_residual")};
 
 class ModuleFinder {
  public:
@@ -31,9 +29,10 @@ class ModuleFinder {
     }
     add_modules();
     // Outer ones first; those of equal ops stand in the order in which they were found.
-    std::stable_sort(found_.begin(), found_.end(), [](const ModuleCall& left, const ModuleCall& right) {
-      return std::pair(left.begin, right.end) < std::pair(right.begin, left.end);
-    });
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const ModuleCall& left, const ModuleCall& right) {
+                       return std::pair(left.begin, right.end) < std::pair(right.begin, left.end);
+                     });
     if (position_.first) add_model();
     if (position_.behind) end_model();
     return std::move(found_);

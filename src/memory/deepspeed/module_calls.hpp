@@ -30,7 +30,7 @@ struct BlockPosition {
   bool behind = false;  ///< the layers: the head, or the loss
 };
 
-/// Of ops that stand in two modules the outer one comes first.
+/// The modules of the block; an outer one comes before those inside it.
 std::vector<ModuleCall> module_calls(const Block& block, BlockPosition position);
 
 }  // namespace memest

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/units/int128.hpp"
+#include "memory/states/flat_partitions.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
@@ -20,7 +21,7 @@ std::int64_t PartitionedGradients::own_elements(std::size_t parameter) const {
 }
 
 Stream PartitionedGradients::stream() const {
-  return settings_.zero.overlaps() ? Stream::reduce_scatter : Stream::compute;
+  return settings_.rules.overlaps() ? Stream::reduce_scatter : Stream::compute;
 }
 
 HeldStorage PartitionedGradients::make(Holding holding, std::int64_t elements, DType type,
@@ -33,9 +34,9 @@ HeldStorage PartitionedGradients::make(Holding holding, std::int64_t elements, D
 
 /// _setup_for_real_optimizer.
 void PartitionedGradients::construct() {
-  if (settings_.zero.settings.contiguous_gradients) {
-    make(Holding::collective_buffers, settings_.zero.settings.reduce_bucket_size, settings_.arriving,
-         Stream::compute)
+  if (settings_.rules.settings.contiguous_gradients) {
+    make(Holding::collective_buffers, settings_.rules.settings.reduce_bucket_size,
+         settings_.arriving, Stream::compute)
         .give_up();
   }
   if (settings_.to_host) return;
@@ -47,9 +48,10 @@ void PartitionedGradients::construct() {
 /// reduce_independent_p_g_buckets_and_remove_grads.
 void PartitionedGradients::take(std::size_t parameter, HeldStorage gradient) {
   const std::int64_t elements = elements_[parameter];
-  const std::int64_t size = settings_.zero.settings.reduce_bucket_size;
+  const std::int64_t size = settings_.rules.settings.reduce_bucket_size;
   if (filled_elements_ + elements > size) reduce();
-  if (settings_.zero.settings.contiguous_gradients && filled_elements_ + elements <= size) gradient.drop();
+  if (settings_.rules.settings.contiguous_gradients && filled_elements_ + elements <= size)
+    gradient.drop();
   filled_.push_back({parameter, std::move(gradient)});
   filled_elements_ = checked_add(filled_elements_, elements);
 }
@@ -86,7 +88,7 @@ void PartitionedGradients::reduce() {
   filled_elements_ = 0;
 }
 
-/// partition_grads. What a rank has no part of goes at once.
+/// partition_grads drops at once what the rank has no part of.
 void PartitionedGradients::hand_on() {
   HeldStorage own;
   for (Filled& one : filled_) {
@@ -102,7 +104,7 @@ void PartitionedGradients::send(const Filled& one, HeldStorage& own) {
   if (micro_step_ == 1) own.drop();
   own = make(Holding::temporaries, elements, settings_.summed, stream());
   if (micro_step_ < settings_.micro_steps) return;
-  make(Holding::temporaries, elements, DType::fp64, stream()).drop();
+  make(Holding::temporaries, elements, kDeepSpeedNormType, stream()).drop();
   if (settings_.summed == DType::fp32) return;
   make(Holding::temporaries, elements, DType::fp32, stream()).drop();
 }

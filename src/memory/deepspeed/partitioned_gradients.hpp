@@ -19,7 +19,7 @@ namespace memest {
 class PartitionedGradients {
  public:
   struct Settings {
-    DeepSpeedZero zero;
+    DeepSpeedZero rules;
     std::int64_t ranks = 1;
     std::int64_t rank = 0;
     DType arriving = DType::bf16;

@@ -9,13 +9,11 @@
 #include "memory/engine/loop_habits.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/sharding/parameter_places.hpp"
+#include "memory/states/flat_partitions.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
-
-/// Gradient norms are taken in fp64 (deepspeed/runtime/zero/utils.py, get_norm_dtype).
-constexpr DType kNormType = DType::fp64;
 
 BlockPosition position_of(const ForwardOrder& order, const Graph& graph, std::size_t instance) {
   const auto is_layer = [&](std::size_t i) {
@@ -25,7 +23,7 @@ BlockPosition position_of(const ForwardOrder& order, const Graph& graph, std::si
   return {.first = instance == 0, .behind = behind};
 }
 
-std::vector<std::int64_t> elements_of_parameters(const Timeline& timeline) {
+std::vector<std::int64_t> sizes_of_parameters(const Timeline& timeline) {
   std::vector<std::int64_t> elements;
   for (const TensorPlace& place : timeline.parameters) elements.push_back(place.elements);
   return elements;
@@ -40,7 +38,7 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
       order_(parts.order),
       weights_(parts.job.training->recipe.weights),
       gradients_(parts.job.training->recipe.gradients),
-      zero_(std::get<DeepSpeedZero>(sharding_of(parts.job))),
+      sharding_(std::get<DeepSpeedZero>(sharding_of(parts.job))),
       places_(parameter_places(parts.graph, parts.order, recorder.timeline())) {
   std::vector<WeightCoordinator::Weight> weights;
   for (const TensorPlace& place : recorder.timeline().parameters) {
@@ -65,25 +63,25 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
   const std::int64_t ranks = job_.parallelism.data;
   coordinator_.emplace(
       WeightCoordinator::Settings{
-          .prefetch_bucket = zero_.settings.prefetch_bucket_size,
-          .max_live = zero_.settings.max_live_parameters,
-          .max_reuse_distance = zero_.settings.max_reuse_distance,
-          .persistence_threshold = zero_.settings.persistence_threshold,
+          .prefetch_bucket = sharding_.settings.prefetch_bucket_size,
+          .max_live = sharding_.settings.max_live_parameters,
+          .max_reuse_distance = sharding_.settings.max_reuse_distance,
+          .persistence_threshold = sharding_.settings.persistence_threshold,
           .ranks = ranks,
           .element_bytes = size_of(weights_),
           .pieces_on_host = job_.parallelism.offload.parameters,
-          .stream = zero_.overlaps() ? Stream::all_gather : Stream::compute},
+          .stream = sharding_.overlaps() ? Stream::all_gather : Stream::compute},
       std::move(weights), std::move(modules), recorder_);
   arrived_.emplace(
       PartitionedGradients::Settings{
-          .zero = zero_,
+          .rules = sharding_,
           .ranks = ranks,
           .rank = parts.data_rank,
           .arriving = weights_,
           .summed = gradients_,
           .to_host = offloads(),
           .micro_steps = std::min(job_.training->gradient_accumulation, kMostMicroSteps)},
-      elements_of_parameters(recorder_.timeline()), recorder_);
+      sizes_of_parameters(recorder_.timeline()), recorder_);
   find_sub_groups();
 }
 
@@ -94,7 +92,7 @@ void PartitionedModel::find_sub_groups() {
   for (std::uint32_t i = 0; i < parameters; ++i) {
     group.elements = checked_add(group.elements, coordinator_->piece(i));
     ++group.parameters;
-    if (group.elements < zero_.settings.sub_group_size && i + 1 < parameters) continue;
+    if (group.elements < sharding_.settings.sub_group_size && i + 1 < parameters) continue;
     groups_.push_back(std::exchange(group, {}));
   }
   for (SubGroup& one : groups_) {
@@ -102,8 +100,7 @@ void PartitionedModel::find_sub_groups() {
     one.row.shape = {one.elements};
     std::vector<ParameterGroup> stepped;
     if (!offloads()) stepped.push_back({{0, one.elements, &one.row}});
-    one.optimizer =
-        std::make_unique<OptimizerRun>(job_, std::move(stepped), device_, recorder_);
+    one.optimizer = std::make_unique<OptimizerRun>(job_, std::move(stepped), device_, recorder_);
   }
 }
 
@@ -131,7 +128,7 @@ void PartitionedModel::cut_weights(ModelPlacement& placement, Timeline& timeline
   std::int64_t all = 0;
   for (std::uint32_t i = 0; i < timeline.parameters.size(); ++i) {
     const HeldStorage weight =
-        recorder_.adopt(zero_.settings.zero_init ? placement.place(i) : placed[i]);
+        recorder_.adopt(sharding_.settings.zero_init ? placement.place(i) : placed[i]);
     const std::int64_t piece = coordinator_->piece(i);
     all = checked_add(all, piece);
     if (on_host) continue;
@@ -224,7 +221,8 @@ void PartitionedModel::hand_over(OptimizerRun& last) {
   coordinator_->release_all();
   if (offloads()) return;
   for (std::uint32_t i = 0; i < recorder_.timeline().parameters.size(); ++i) {
-    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, coordinator_->piece(i), kNormType)
+    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, coordinator_->piece(i),
+         kDeepSpeedNormType)
         .drop();
   }
   for (SubGroup& group : groups_) {

@@ -1,6 +1,7 @@
 // A model in DeepSpeed's ZeRO 3 (deepspeed/runtime/zero/stage3.py, DeepSpeed 0.19).
 //
-//   construct  Every weight, as it is made (deepspeed.zero.Init) or where the model has its place, is
+//   construct  Every weight, as it is made (deepspeed.zero.Init) or where the model has its place,
+//   is
 //              cut to the rank's piece of it; the pieces go to the host and come
 //              back as one flat tensor. Copies of it in fp32, sub_group_size elements each, by way
 //              of another; gradients of zeros come and go. Then the bucket and the rank's
@@ -45,10 +46,10 @@ class PartitionedModel final : public BlockHooks {
   };
   PartitionedModel(const Parts& parts, Recorder& recorder);
 
-  /// From the weights, which get their place one by one or have it, to the optimizer's copies of the
-  /// rank's pieces.
+  /// From the weights, which get their place one by one or have it, to the optimizer's copies of
+  /// the rank's pieces.
   void construct(ModelPlacement& placement, Timeline& timeline);
-  /// Of the last sub-group: the training loop steps it.
+  /// The optimizer of the last sub-group, which the training loop steps.
   [[nodiscard]] OptimizerRun& optimizer() { return *groups_.back().optimizer; }
 
   void before_forward(std::uint32_t instance) override;
@@ -65,7 +66,7 @@ class PartitionedModel final : public BlockHooks {
   void drop_gradients() override;
 
  private:
-  /// What the optimizer steps at once.
+  /// Pieces that the optimizer steps at once.
   struct SubGroup {
     std::int64_t elements = 0;  ///< of the rank's pieces
     std::size_t parameters = 0;
@@ -89,7 +90,7 @@ class PartitionedModel final : public BlockHooks {
   const ForwardOrder& order_;
   DType weights_;
   DType gradients_;
-  DeepSpeedZero zero_;
+  DeepSpeedZero sharding_;
   std::vector<std::uint32_t> places_;           // of uses
   std::vector<std::vector<ModuleCall>> calls_;  // by instance
   std::vector<WeightCoordinator::Module> first_module_;

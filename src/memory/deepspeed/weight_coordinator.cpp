@@ -40,8 +40,8 @@ HeldStorage WeightCoordinator::make(std::uint32_t weight, UnitTensor tensor, std
   return recorder_.make(checked_multiply(elements, settings_.element_bytes), label, stream);
 }
 
-/// What was written down in one run is gone by in the next; what is there is counted from zero
-/// though weights that stay are there.
+/// reset_step begins the list anew, of the calls that the first run has written down, and counts
+/// what is there from zero, though weights that stay are there.
 void WeightCoordinator::begin_run() {
   if (trace_ == Trace::recorded) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
@@ -150,12 +150,11 @@ void WeightCoordinator::wait(std::uint32_t weight) {
   }
 }
 
-/// What a call needs is not to be fetched ahead any more.
+/// A call takes what it needs off the list of what is fetched ahead.
 void WeightCoordinator::take_from_queue(const std::vector<std::uint32_t>& weights) {
   const auto missing = static_cast<std::size_t>(
-      std::count_if(weights.begin(), weights.end(), [&](std::uint32_t weight) {
-        return states_[weight].fetched_for < call_;
-      }));
+      std::count_if(weights.begin(), weights.end(),
+                    [&](std::uint32_t weight) { return states_[weight].fetched_for < call_; }));
   std::vector<std::uint32_t> taken;
   while (next_needed_ < needed_.size() && taken.size() < missing) {
     const Needed& next = needed_[next_needed_++];

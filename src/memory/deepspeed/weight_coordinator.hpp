@@ -109,9 +109,9 @@ class WeightCoordinator {
   std::vector<std::vector<std::uint32_t>> modules_;
   Recorder& recorder_;
   std::vector<State> states_;
-  std::vector<Module> calls_;       // of a forward and its backward
-  std::vector<Needed> needed_;      // weights of the calls, one by one
-  std::size_t next_needed_ = 0;     // of `needed_`: not fetched ahead yet
+  std::vector<Module> calls_;    // of a forward and its backward
+  std::vector<Needed> needed_;   // weights of the calls, one by one
+  std::size_t next_needed_ = 0;  // of `needed_`: not fetched ahead yet
   std::map<std::pair<std::int64_t, Module>, std::vector<std::uint32_t>> released_;  // by call
   std::vector<Module> in_backward_;
   Trace trace_ = Trace::none;

@@ -27,8 +27,8 @@ class BlockHooks {
   /// with whose first saved tensor a checkpoint stops does not come to its end.
   virtual void before_op(const OpSite& /*site*/) {}
   virtual void after_op(const OpSite& /*site*/) {}
-  /// The same of its node in the backward: the gradient of what it answers is there, or it has handed
-  /// its gradients on.
+  /// The op's node is about to run, the gradient of what it answers is there; or it has handed its
+  /// gradients on.
   virtual void before_node(const OpSite& /*site*/) {}
   virtual void after_node(const OpSite& /*site*/) {}
   /// The block's operation that looks up a table has run.

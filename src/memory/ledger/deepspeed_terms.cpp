@@ -21,8 +21,7 @@ constexpr const char* kCoordinator =
     "DeepSpeed 0.19, runtime/zero/partitioned_param_coordinator.py: every module gathers ahead, "
     "until stage3_max_live_parameters are there";
 
-/// Gradient norms are taken in fp64 (runtime/zero/utils.py, get_norm_dtype).
-constexpr std::int64_t kPartialNormBytes = size_of(DType::fp64);
+constexpr std::int64_t kPartialNormBytes = size_of(kDeepSpeedNormType);
 
 /// 0 where a partition has no piece of any parameter.
 std::int64_t largest_of(const std::vector<std::int64_t>& pieces) {

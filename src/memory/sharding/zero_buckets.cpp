@@ -11,9 +11,6 @@
 namespace memest {
 namespace {
 
-/// Gradient norms are taken in fp64 (deepspeed/runtime/zero/utils.py, get_norm_dtype).
-constexpr DType kNormType = DType::fp64;
-
 std::vector<std::int64_t> trained_elements(const Inventory& inventory, const Timeline& timeline) {
   std::vector<std::int64_t> elements;
   for (const TensorPlace& place : timeline.parameters) {
@@ -163,7 +160,7 @@ void ZeroBuckets::reduce() {
 void ZeroBuckets::send_own(Filled& filled) {
   if (micro_step_ == micro_steps_) {
     const std::int64_t elements = partitions_.piece(filled.parameter, rank_);
-    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}).drop();
+    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kDeepSpeedNormType}).drop();
     make(LoopTensor::gradient_in_master_type, Holding::temporaries, {elements, DType::fp32}).drop();
   }
   filled.gradient.drop();
@@ -213,7 +210,7 @@ void ZeroBuckets::hand_over(OptimizerRun& optimizer) {
   if (offloads_) return;
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank_);
   for (const std::int64_t elements : pieces) {
-    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}).drop();
+    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kDeepSpeedNormType}).drop();
   }
   if (widens_partition()) return;
   const std::int64_t copied = pieces.size() > 1 ? partitions_.partition() : 0;

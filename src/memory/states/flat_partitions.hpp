@@ -8,9 +8,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "memest/spec/dtype.hpp"
 #include "memest/spec/job.hpp"
 
 namespace memest {
+
+/// DeepSpeed takes gradient norms in fp64 (deepspeed/runtime/zero/utils.py, get_norm_dtype).
+inline constexpr DType kDeepSpeedNormType = DType::fp64;
 
 class FlatPartitions {
  public:

@@ -66,8 +66,9 @@ constexpr Key kDeepSpeedKeys[] = {
     {.name = "overlap_comm",
      .shapes = {flag()},
      .fallback = "true in stage 3",
-     .doc = "Reduces beside the backward, with a second bucket in stages 1 and 2, and gathers beside "
-            "both passes in stage 3."},
+     .doc =
+         "Reduces beside the backward, with a second bucket in stages 1 and 2, and gathers beside "
+         "both passes in stage 3."},
     {.name = "contiguous_gradients",
      .shapes = {flag()},
      .fallback = "true",
@@ -87,11 +88,13 @@ constexpr Key kDeepSpeedKeys[] = {
     {.name = "stage3_max_reuse_distance",
      .shapes = {count(0, kMaxBucket), choice(kAuto)},
      .fallback = "1000000000",
-     .doc = "Elements of the weights that modules use next, among which one in use stays gathered."},
+     .doc =
+         "Elements of the weights that modules use next, among which one in use stays gathered."},
     {.name = "zero_init",
      .shapes = {flag()},
      .fallback = "true",
-     .doc = "deepspeed.zero.Init, as transformers' from_pretrained has it: stage 3 cuts each weight as it is "
+     .doc = "deepspeed.zero.Init, as transformers' from_pretrained has it: stage 3 cuts each "
+            "weight as it is "
             "made. Without it the whole model comes to the device first."},
     {.name = "sub_group_size",
      .shapes = {count(1, kMaxBucket)},

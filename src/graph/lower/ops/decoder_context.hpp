@@ -43,7 +43,7 @@ struct DecoderContext {
   const LowRank* low_rank = nullptr;            ///< the layers' linear modules that are two each
   const QuantizedWeights* quantized = nullptr;  ///< the linear modules whose weights are codes
   SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
-  bool trains_all = false;  ///< what is frozen beside an adapter gets its gradients too
+  bool trains_all = false;             ///< what is frozen beside an adapter gets its gradients too
   const VisionPart* vision = nullptr;  ///< whose images become tokens of the decoder
 
   /// Null where queries, keys and values are projected directly.
@@ -51,8 +51,8 @@ struct DecoderContext {
     return std::get_if<LatentAttention>(&decoder.attention);
   }
   [[nodiscard]] Precision precision() const {
-    return {policy.weights, policy.compute,   policy.autocast,
-            adapted(),      policy.gradients, policy.frozen,  policy.in_pieces};
+    return {policy.weights,   policy.compute, policy.autocast, adapted(),
+            policy.gradients, policy.frozen,  policy.in_pieces};
   }
   /// The type of an adapter's weights as a pass sees them, where those alone are trained: that of
   /// all weights where FSDP gathers them in another than they are stored in.

@@ -147,10 +147,10 @@ struct Habits {
   bool makes_all_masks = false;  ///< the sliding one too where no layer's does
   RouterWriting router = RouterWriting::unknown;
   LatentWriting latents = LatentWriting::unknown;
-  bool rotates_halves = false;  ///< tables of half a head, each half turned on its own
+  bool rotates_halves = false;     ///< tables of half a head, each half turned on its own
   bool stream_transposed = false;  ///< the residual stream lies by channels: norms copy it first
-  bool finds_packed = true;     ///< looks for packed sequences in the position ids
-  bool clamps_experts = false;  ///< (up + 1)·gate·sigmoid(α·gate), both clamped, interleaved
+  bool finds_packed = true;        ///< looks for packed sequences in the position ids
+  bool clamps_experts = false;     ///< (up + 1)·gate·sigmoid(α·gate), both clamped, interleaved
 };
 
 /// The habits of `model_type` in transformers, LLaMA's for an empty one; null where they are not

@@ -274,17 +274,18 @@ TensorId write_layer(BlockBuilder& block, const DecoderContext& context, const L
   return LayerWriter(block, context, kind).write(x);
 }
 
-Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient) {
+Block layer_block(const DecoderContext& context, const LayerKind& kind, StreamInput input) {
   const Dimensions& dims = context.dims;
   BlockBuilder writer(kind.sliding_window ? "layer (sliding window)" : "layer",
                       context.precision());
   const TensorId x = writer.block_input({dims.b, dims.stream_s, dims.h}, context.policy.weights,
-                                        input_wants_gradient);
+                                        input.wants_gradient);
   const TensorId out = write_layer(writer, context, kind, x);
   Block block = std::move(writer).take(out, true);
   if (context.program.mark_selected != nullptr) context.program.mark_selected(block);
-  if (!context.compiles_blocks()) return block;
-  return compiled(std::move(block), context.program.region_checkpoint, region_of(context.policy));
+  if (!context.compiles_layers()) return block;
+  return compiled(std::move(block), {context.program.region_checkpoint, input.in_region},
+                  region_of(context.policy));
 }
 
 }  // namespace memest

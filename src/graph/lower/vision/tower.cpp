@@ -63,7 +63,7 @@ class TowerWriter {
     const TensorId x = embed(patches);
     append(std::move(patches).take(x), 1);
     if (tower_.used > 0) {
-      Block layer = layer_block(context_, kind(), true);
+      Block layer = layer_block(context_, kind(), {.wants_gradient = true});
       layer.name = "vision layer";
       append(std::move(layer), tower_.used);
     }
