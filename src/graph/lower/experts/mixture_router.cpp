@@ -145,7 +145,7 @@ TensorId over_sum(BlockBuilder& block, TensorId values, Denominator denominator,
   if (denominator == Denominator::guarded) {
     sum = naming.local(add_number(block, {kName, "sum + epsilon"}, sum));
   }
-  const Shape& shape = block.tensor(values).shape;
+  const Shape shape = block.tensor(values).shape;
   // An in-place division writes over what its own backward reads, so the generated VariableType
   // keeps self.clone() where the divisor wants a gradient.
   const TensorId before = block.make({kName, "values"}, shape, block.dtype_of(values));

@@ -139,7 +139,7 @@ TensorId with_expert_biases(BlockBuilder& block, const MegatronContext& context,
   if (!context.experts->expert_bias) return rows;
   constexpr std::string_view kName = "expert_bias";
   const DType dtype = block.dtype_of(rows);
-  const Shape& shape = block.tensor(rows).shape;
+  const Shape shape = block.tensor(rows).shape;  // what is made moves the tensors
   const TensorId weighted = scratch(block, {kName, "of an expert"}, {shape[1], shape[2]}, dtype);
   const TensorId sums = scratch(block, {kName, "sums"}, shape, dtype);
   Op op;
