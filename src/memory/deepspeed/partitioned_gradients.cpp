@@ -11,7 +11,7 @@
 namespace memest {
 
 std::int64_t PartitionedGradients::piece(std::size_t parameter) const {
-  return checked_add(elements_[parameter], settings_.ranks - 1) / settings_.ranks;
+  return piece_of(elements_[parameter], settings_.ranks);
 }
 
 /// The last ranks' pieces are padded: 10 elements over 4 ranks are 3, 3, 3 and 1.

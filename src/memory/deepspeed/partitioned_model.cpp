@@ -23,12 +23,6 @@ BlockPosition position_of(const ForwardOrder& order, const Graph& graph, std::si
   return {.first = instance == 0, .behind = behind};
 }
 
-std::vector<std::int64_t> sizes_of_parameters(const Timeline& timeline) {
-  std::vector<std::int64_t> elements;
-  for (const TensorPlace& place : timeline.parameters) elements.push_back(place.elements);
-  return elements;
-}
-
 }  // namespace
 
 PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
@@ -81,7 +75,7 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
           .summed = gradients_,
           .to_host = offloads(),
           .micro_steps = std::min(job_.training->gradient_accumulation, kMostMicroSteps)},
-      sizes_of_parameters(recorder_.timeline()), recorder_);
+      elements_of_parameters(recorder_.timeline()), recorder_);
   find_sub_groups();
 }
 

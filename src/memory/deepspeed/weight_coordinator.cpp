@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/units/int128.hpp"
+#include "memory/states/flat_partitions.hpp"
 
 namespace memest {
 
@@ -18,7 +19,7 @@ WeightCoordinator::WeightCoordinator(const Settings& settings, std::vector<Weigh
       states_(weights_.size()) {}
 
 std::int64_t WeightCoordinator::piece(std::uint32_t weight) const {
-  return checked_add(weights_[weight].elements, settings_.ranks - 1) / settings_.ranks;
+  return piece_of(weights_[weight].elements, settings_.ranks);
 }
 
 /// Elements of all ranks' pieces.

@@ -156,8 +156,7 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
 /// All of a bucket, of which each gradient is widened while those before it wait.
 LedgerTerm DeepSpeedTerms::sent_to_nvme(std::int64_t behind) const {
   const std::int64_t reduced = std::min(behind, zero_.settings.reduce_bucket_size);
-  const std::int64_t share =
-      checked_add(reduced, job_.parallelism.data - 1) / job_.parallelism.data;
+  const std::int64_t share = piece_of(reduced, job_.parallelism.data);
   return {"gradients of a bucket on their way to NVMe", TermGroup::gradients,
           Expr(checked_multiply(size_of(DType::fp32), share)), kSourceOfStage3,
           "fp32, all of a bucket at once; read in the source, unverified"};
@@ -184,7 +183,7 @@ std::int64_t DeepSpeedTerms::sent_at(const Site& site, const Moment& moment) con
     if (just_behind && !own) largest = std::max(largest, block_largest_[i]);
   }
   const std::int64_t ranks = job_.parallelism.data;
-  if (shards_weights()) return checked_add(largest, ranks - 1) / ranks;
+  if (shards_weights()) return piece_of(largest, ranks);
   // Gradients arrive from the last parameter on. Only those in this rank's partition go to its
   // host.
   const bool own_come =
@@ -238,9 +237,8 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   }
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
   // get_grad_norm_direct widens one gradient at a time.
-  const std::int64_t normed = shards_weights()
-                                  ? (largest_ + job_.parallelism.data - 1) / job_.parallelism.data
-                                  : largest_of(pieces);
+  const std::int64_t normed =
+      shards_weights() ? piece_of(largest_, job_.parallelism.data) : largest_of(pieces);
   const LedgerTerm norm = LedgerTerm{"fp64 copy of a gradient, for its norm", TermGroup::gradients,
                                      Expr(checked_multiply(kPartialNormBytes, normed)),
                                      "DeepSpeed 0.19, get_grad_norm_direct", ""};

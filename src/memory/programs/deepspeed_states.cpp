@@ -12,16 +12,6 @@
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
-namespace {
-
-std::vector<std::int64_t> elements_of_parameters(const Timeline& timeline) {
-  std::vector<std::int64_t> elements;
-  for (const TensorPlace& place : timeline.parameters) elements.push_back(place.elements);
-  return elements;
-}
-
-}  // namespace
-
 Bf16Gradients::Bf16Gradients(const ZeroBuckets::Model& model, std::vector<std::uint32_t> places,
                              Recorder& recorder)
     : recorder_(recorder),

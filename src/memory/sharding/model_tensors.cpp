@@ -39,6 +39,12 @@ ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inv
   return tensors;
 }
 
+std::vector<std::int64_t> elements_of_parameters(const Timeline& timeline) {
+  std::vector<std::int64_t> elements;
+  for (const TensorPlace& place : timeline.parameters) elements.push_back(place.elements);
+  return elements;
+}
+
 std::vector<StorageId> placed_weights(const Timeline& timeline) {
   std::vector<StorageId> weights(timeline.parameters.size(), kNoStorage);
   for (StorageId i = 0; i < timeline.storages.size(); ++i) {

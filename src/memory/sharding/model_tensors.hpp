@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "memest/memory/timeline.hpp"
@@ -25,6 +26,9 @@ ModelTensors model_tensors(const Inventory& inventory);
 /// Tells the timeline of the model's places and of the tensors of `inventory`.
 ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inventory& inventory,
                         Timeline& timeline);
+
+/// Elements of Timeline::parameters, one by one.
+std::vector<std::int64_t> elements_of_parameters(const Timeline& timeline);
 
 /// The storages of the parameters that have their place by now.
 std::vector<StorageId> placed_weights(const Timeline& timeline);

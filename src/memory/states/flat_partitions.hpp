@@ -10,11 +10,19 @@
 
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 
 /// DeepSpeed takes gradient norms in fp64 (deepspeed/runtime/zero/utils.py, get_norm_dtype).
 inline constexpr DType kDeepSpeedNormType = DType::fp64;
+
+/// Elements of a rank's piece of a parameter under ZeRO 3, which pads the last ranks'
+/// (_aligned_size in deepspeed/runtime/zero/partition_parameters.py): 10 elements over 4 ranks are
+/// pieces of 3.
+constexpr std::int64_t piece_of(std::int64_t elements, std::int64_t ranks) {
+  return checked_add(elements, ranks - 1) / ranks;
+}
 
 class FlatPartitions {
  public:
