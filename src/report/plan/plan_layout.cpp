@@ -40,45 +40,67 @@ std::string offload_value(const HostOffload& offload) {
   return "{" + keys + "}";
 }
 
-/// The keys of `parallelism` that are not their defaults.
-std::string parallelism_of(const PlanCandidate& candidate) {
+/// The keys of `parallelism` that are not their defaults, each with its value.
+std::vector<std::string> parallelism_of(const PlanCandidate& candidate) {
   const Parallelism& layout = candidate.parallelism;
-  std::string keys = fmt::format("data: {}", layout.data);
+  std::vector<std::string> keys{fmt::format("data: {}", layout.data)};
   const auto ranks = [&](const char* key, std::int64_t count) {
-    if (count > 1) keys += fmt::format(", {}: {}", key, count);
+    if (count > 1) keys.push_back(fmt::format("{}: {}", key, count));
   };
   ranks("tensor", layout.tensor);
-  if (layout.sequence) keys += ", sequence: true";
+  if (layout.sequence) keys.push_back("sequence: true");
   ranks("context", layout.context);
   ranks("pipeline", layout.pipeline);
   if (layout.schedule != Schedule::one_f_one_b) {
-    keys += fmt::format(", schedule: {}", name_of(layout.schedule));
+    keys.push_back(fmt::format("schedule: {}", name_of(layout.schedule)));
   }
   ranks("virtual_stages", layout.virtual_stages);
   if (layout.first_stage_layers > 0) {
-    keys += fmt::format(", first_stage_layers: {}", layout.first_stage_layers);
+    keys.push_back(fmt::format("first_stage_layers: {}", layout.first_stage_layers));
   }
   if (layout.last_stage_layers > 0) {
-    keys += fmt::format(", last_stage_layers: {}", layout.last_stage_layers);
+    keys.push_back(fmt::format("last_stage_layers: {}", layout.last_stage_layers));
   }
-  if (layout.account_for_embedding) keys += ", account_for_embedding: true";
-  if (layout.account_for_loss) keys += ", account_for_loss: true";
+  if (layout.account_for_embedding) keys.push_back("account_for_embedding: true");
+  if (layout.account_for_loss) keys.push_back("account_for_loss: true");
   if (!layout.stage_layers.empty()) {
-    keys += fmt::format(", pipeline_layout: [{}]", fmt::join(layout.stage_layers, ", "));
+    keys.push_back(fmt::format("pipeline_layout: [{}]", fmt::join(layout.stage_layers, ", ")));
   }
   ranks("expert", layout.expert);
-  if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
+  if (layout.expert_tensor) keys.push_back(fmt::format("expert_tensor: {}", *layout.expert_tensor));
   const Sharing sharing = sharing_of(layout);
   const WrittenKey written = written_key_of(sharing);
   if (sharing.stage() != ZeroStage::none) {
-    keys += fmt::format(", {}: {}", written.key, written.value);
+    keys.push_back(fmt::format("{}: {}", written.key, written.value));
   }
   if (sharing.divides_optimizer() && layout.overlap_param_gather) {
-    keys += ", overlap_param_gather: true";
+    keys.push_back("overlap_param_gather: true");
   }
-  if (layout.overlap_grad_reduce) keys += ", overlap_grad_reduce: true";
-  if (layout.offload.any()) keys += fmt::format(", offload: {}", offload_value(layout.offload));
+  if (layout.overlap_grad_reduce) keys.push_back("overlap_grad_reduce: true");
+  if (layout.offload.any())
+    keys.push_back(fmt::format("offload: {}", offload_value(layout.offload)));
   return keys;
+}
+
+/// A line of text has as many columns of the section as stand beside the flag, its quotes and
+/// braces.
+constexpr std::size_t kSectionColumns = 72;
+
+/// The section as a whole, in place of what the spec has there; keys that its line has no room for
+/// follow one by one.
+std::string parallelism_flags(const std::vector<std::string>& keys) {
+  std::string section = keys.front();
+  std::size_t next = 1;
+  for (; next < keys.size() && section.size() + keys[next].size() + 2 <= kSectionColumns; ++next) {
+    section += ", " + keys[next];
+  }
+  std::string flags = fmt::format("--set 'parallelism={{{}}}'", section);
+  for (; next < keys.size(); ++next) {
+    const std::size_t colon = keys[next].find(": ");
+    flags += fmt::format(" --set 'parallelism.{}={}'", keys[next].substr(0, colon),
+                         keys[next].substr(colon + 2));
+  }
+  return flags;
 }
 
 }  // namespace
@@ -137,8 +159,8 @@ std::string flags_of(const PlanCandidate& candidate, Splits splits) {
     return fmt::format("--gpu {} --gpus {} {} --set {}{}", candidate.gpu->slug, candidate.gpus,
                        settings, shards, offload);
   }
-  return fmt::format("--gpu {} --set hardware.count={} {} --set 'parallelism={{{}}}'",
-                     candidate.gpu->slug, candidate.gpus, settings, parallelism_of(candidate));
+  return fmt::format("--gpu {} --set hardware.count={} {} {}", candidate.gpu->slug, candidate.gpus,
+                     settings, parallelism_flags(parallelism_of(candidate)));
 }
 
 std::string lever_text(const std::vector<Lever>& levers) {
