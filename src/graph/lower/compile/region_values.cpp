@@ -213,19 +213,16 @@ bool RegionValues::is_remembered(TensorId value) const {
   return has_row_statistics(op) && value != op.outputs.front();
 }
 
-/// solve_min_cut, get_node_weight: a value that fused kernels alone read costs twice its bytes, one
-/// that is a step further from the backward 1.1 times. A sum of a product and its adapter's is kept
-/// rather than both; what is kept anyway costs nothing.
+/// The value lies a step nearer to the backward than its sources. A sum of a product and its
+/// adapter's is kept rather than both; what is kept anyway costs nothing.
 bool RegionValues::costs_less(const Tensor& value, const std::vector<TensorId>& sources) const {
-  constexpr std::int64_t kFused = 20;  // tenths
-  constexpr std::int64_t kStep = 11;
   std::int64_t bytes = 0;  // an element
   for (const TensorId id : sources) {
     const Tensor& source = block_.tensors[id];
     const bool free = kept_[id] || source.role == Role::parameter || source.shared;
     if (!free && source.elements() == value.elements()) bytes += size_of(source.dtype);
   }
-  return kFused * size_of(value.dtype) < kStep * bytes;
+  return kTenthsOfFused * size_of(value.dtype) < kTenthsOfStep * bytes;
 }
 
 void RegionValues::append_sources(TensorId value, std::vector<TensorId>& sources) const {

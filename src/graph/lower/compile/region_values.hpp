@@ -19,6 +19,12 @@ enum class Runner : std::uint8_t {
   nobody      ///< another shape of the same elements
 };
 
+/// solve_min_cut, get_node_weight (torch/_functorch/partitioners.py): a value costs its bytes so
+/// many times for every step that it is from the backward, and twice that where fused kernels alone
+/// read it. In tenths.
+inline constexpr std::int64_t kTenthsOfStep = 11;
+inline constexpr std::int64_t kTenthsOfFused = 20;
+
 /// How a region comes by the block's input.
 enum class RegionInput : std::uint8_t {
   argument,  ///< given to it, or made by a library kernel

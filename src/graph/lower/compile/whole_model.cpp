@@ -18,10 +18,8 @@ const Op* maker_of(const Block& block, TensorId tensor) {
 
 bool looks_up(const Op* op) { return op != nullptr && op->kind == OpKind::embedding; }
 
-/// solve_min_cut, get_node_weight: a value costs its bytes times this for every step that it is
-/// from the backward, and twice that where fused kernels alone read it.
-constexpr double kCostOfStep = 1.1;
-constexpr double kCostOfFused = 2;
+constexpr double kCostOfStep = kTenthsOfStep / 10.0;
+constexpr double kCostOfFused = kTenthsOfFused / 10.0;
 /// Steps of the normalized rows, of a 16-bit sum that is widened for them, and of the sum's addends
 /// in fp32; a dropout multiplies twice between.
 constexpr int kStepsOfRows = 1;
