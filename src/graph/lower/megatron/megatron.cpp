@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/lower/megatron/megatron_adapter.hpp"
+#include "graph/lower/megatron/megatron_mappings.hpp"
 #include "graph/lower/megatron/megatron_quantized.hpp"
 
 namespace memest {
@@ -245,30 +246,18 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
 
 TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                  TensorId x) {
-  const DType dtype = block.dtype_of(x);
-  const Expr bytes = block.tensor(x).bytes();
   if (!context.sequence) {
     // RowParallelLinear: reduce_from_tensor_model_parallel_region reduces in place; its backward is
     // the identity.
     if (context.policy.tensor > 1) {
-      block.send_forward({.kind = MessageKind::all_reduce, .bytes = bytes});
+      block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
     }
     return x;
   }
   // _reduce_scatter_along_first_dim (tensor_parallel/mappings.py) makes an output of its own; the
   // backward gathers.
-  const TensorId out = block.make({name, "own shard"}, context.stream(), dtype);
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = name;
-  op.inputs = {x};
-  op.outputs = {out};
-  op.forward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = bytes}};
-  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = bytes}};
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, dtype));
-  block.emit(std::move(op));
-  return out;
+  return exchanged(block, {{name, "own shard"}, context.stream(), block.dtype_of(x)}, x,
+                   {MessageKind::reduce_scatter, MessageKind::all_gather});
 }
 
 TensorId column_product(BlockBuilder& block, const MegatronContext& context,

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/lower/megatron/megatron_mappings.hpp"
 #include "memest/spec/adapter.hpp"
 
 namespace memest {
@@ -88,21 +89,9 @@ TensorId trained_product(BlockBuilder& block, const MegatronContext& context,
 /// gather_from_sequence_parallel_region, whose backward sums the ranks' gradients into shards.
 TensorId gathered(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                   TensorId x) {
-  const DType dtype = block.dtype_of(x);
-  const Expr& width = block.tensor(x).shape.back();
-  const TensorId out = block.make({name, "gathered input"}, context.tokens(width), dtype);
-  const Expr bytes = block.tensor(out).bytes();
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = name;
-  op.inputs = {x};
-  op.outputs = {out};
-  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = bytes}};
-  op.backward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = bytes}};
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, dtype));
-  block.emit(std::move(op));
-  return out;
+  const Expr width = block.tensor(x).shape.back();
+  return exchanged(block, {{name, "gathered input"}, context.tokens(width), block.dtype_of(x)}, x,
+                   {.backward = MessageKind::reduce_scatter});
 }
 
 /// gather_from_tensor_model_parallel_region: the ranks' parts one behind another, then joined along
@@ -110,37 +99,11 @@ TensorId gathered(BlockBuilder& block, const MegatronContext& context, std::stri
 TensorId joined(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                 TensorId x) {
   if (context.policy.tensor == 1) return x;
+  const Shape shape = context.tokens(block.tensor(x).shape.back() * context.t);
   const DType dtype = block.dtype_of(x);
-  const Expr width = block.tensor(x).shape.back() * context.t;
-  const TensorId out = block.make({name, "joined"}, context.tokens(width), dtype);
-  Op op;
-  op.kind = OpKind::concatenate;
-  op.name = name;
-  op.inputs = {x};
-  op.outputs = {out};
-  op.forward_scratch = {scratch(block, {name, "ranks' parts"}, context.tokens(width), dtype)};
-  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(out).bytes()}};
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, dtype));
-  block.emit(std::move(op));
-  return out;
-}
-
-/// scatter_to_sequence_parallel_region: a view of this rank's tokens, whose gradient is gathered.
-TensorId own_tokens(BlockBuilder& block, const MegatronContext& context, std::string_view name,
-                    TensorId x) {
-  if (!context.sequence) return x;
-  const TensorId part = block.alias({name, "own tokens"}, x, context.stream());
-  Op op;
-  op.kind = OpKind::view;
-  op.name = name;
-  op.inputs = {x};
-  op.outputs = {part};
-  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(x).bytes()}};
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, block.dtype_of(x)));
-  block.emit(std::move(op));
-  return part;
+  const TensorId parts = scratch(block, {name, "ranks' parts"}, shape, dtype);
+  return exchanged(block, {{name, "joined"}, shape, dtype}, x,
+                   {.kind = OpKind::concatenate, .scratch = {parts}});
 }
 
 TensorId dropped(BlockBuilder& block, const MegatronContext& context, const WrappedLayer& layer,
@@ -179,7 +142,8 @@ TensorId row_adapter(BlockBuilder& block, const MegatronContext& context,
   }
   TensorId wide =
       trained_product(block, context, {layer.out, rank, product.out / context.t, ranks}, narrow);
-  wide = own_tokens(block, context, layer.out, joined(block, context, layer.out, wide));
+  wide = joined(block, context, layer.out, wide);
+  if (context.sequence) wide = own_tokens(block, context, {layer.out, "own tokens"}, wide);
   return scale(block, {layer.out, "scaled"}, wide);
 }
 

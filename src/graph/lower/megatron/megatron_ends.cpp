@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "graph/lower/megatron/megatron_adapter.hpp"
+#include "graph/lower/megatron/megatron_mappings.hpp"
 
 namespace memest {
 namespace {
@@ -83,21 +84,6 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
   return normed(x);
 }
 
-/// scatter_to_sequence_parallel_region is a view, cloned; its gradient is gathered.
-TensorId scattered(BlockBuilder& block, const MegatronContext& context, TensorId x) {
-  const TensorId part = block.alias({"embedding", "own shard"}, x, context.stream());
-  Op op;
-  op.kind = OpKind::view;
-  op.name = "embedding";
-  op.inputs = {x};
-  op.outputs = {part};
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, block.dtype_of(x)));
-  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(x).bytes()}};
-  block.emit(std::move(op));
-  return part;
-}
-
 /// The embedded tokens as the residual stream takes them.
 TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
   const bool learned = has_learned_positions(context);
@@ -121,7 +107,7 @@ TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
   }
   if (!scatters_words(context)) x = by_position(block, context, x);
   if (context.sequence) {
-    if (!scatters_words(context)) x = scattered(block, context, x);
+    if (!scatters_words(context)) x = own_tokens(block, context, {"embedding", "own shard"}, x);
     // config.clone_scatter_output_in_embedding: a view would hold the whole tensor.
     x = copy(block, {"embedding", "clone"}, x, context.stream());
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/lower/megatron/megatron.hpp"
+#include "graph/lower/megatron/megatron_mappings.hpp"
 
 namespace memest {
 namespace {
@@ -57,21 +58,10 @@ class MegatronLatentWriter {
   TensorId of_whole_sequence(TensorId x) {
     if (!context_.sequence) return x;
     const DType dtype = block_.dtype_of(x);
-    const TensorId out = block_.make({"kv_down_proj", "gathered"}, by_heads(Expr(1), rope_), dtype);
-    const Expr bytes = block_.tensor(out).bytes();
-    Op op;
-    op.kind = OpKind::copy;
-    op.name = "kv_down_proj";
-    op.inputs = {x};
-    op.outputs = {out};
-    op.forward_scratch = {
-        scratch(block_, {"kv_down_proj", "shard"}, block_.tensor(x).shape, dtype)};
-    op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = bytes}};
-    op.backward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = bytes}};
-    BackwardWriter backward(op);
-    backward.give(x, backward.make(x, dtype));
-    block_.emit(std::move(op));
-    return out;
+    const TensorId shard =
+        scratch(block_, {"kv_down_proj", "shard"}, block_.tensor(x).shape, dtype);
+    return exchanged(block_, {{"kv_down_proj", "gathered"}, by_heads(Expr(1), rope_), dtype}, x,
+                     {.backward = MessageKind::reduce_scatter, .scratch = {shard}});
   }
 
   TensorId normed(std::string_view name, TensorId x, const Expr& width) {
