@@ -12,14 +12,6 @@
 namespace memest {
 namespace {
 
-/// arange(s) + an offset.
-TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
-  // torch.arange(s) + past_seen_tokens: an addition even of 0.
-  const TensorId range =
-      compute(block, OpKind::copy, {}, {{op, "arange"}, {shape.back()}, DType::int64});
-  return compute(block, OpKind::add, {range}, {{op, "ids"}, shape, DType::int64});
-}
-
 /// A running sum of one row is a scan of the whole tensor.
 void scan_one_sequence(const DecoderContext& context, DType dtype, Op& op) {
   if (context.policy.micro_batch != 1) return;
@@ -99,6 +91,13 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
 
 }  // namespace
 
+TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
+  // torch.arange(s) + past_seen_tokens: an addition even of 0.
+  const TensorId range =
+      compute(block, OpKind::copy, {}, {{op, "arange"}, {shape.back()}, DType::int64});
+  return compute(block, OpKind::add, {range}, {{op, "ids"}, shape, DType::int64});
+}
+
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
   if (context.generates()) return block.shared("position ids", context.dims.rows(), DType::int64);
   // For one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
@@ -117,13 +116,20 @@ TensorId mask_of_ones(BlockBuilder& block, const DecoderContext& context, DType 
 
 TensorId running_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                      TensorId x) {
-  const TensorId counts = block.make({name, "counts"}, block.tensor(x).shape, block.dtype_of(x));
+  // torch.cumsum sums integers in int64, of a copy where they are narrower (its type promotion).
+  const bool widens = block.dtype_of(x) == DType::int32;
+  const DType dtype = widens ? DType::int64 : block.dtype_of(x);
+  const Shape shape = block.tensor(x).shape;
   Op sum;
   sum.kind = OpKind::reduce;
   sum.name = name;
   sum.inputs = {x};
+  const std::optional<TensorId> wide =
+      widens ? std::optional(block.make({name, "widened"}, shape, dtype)) : std::nullopt;
+  const TensorId counts = block.make({name, "counts"}, shape, dtype);
   sum.outputs = {counts};
-  scan_one_sequence(context, block.dtype_of(x), sum);
+  if (wide) sum.outputs.push_back(*wide);
+  scan_one_sequence(context, dtype, sum);
   block.emit(std::move(sum));
   return counts;
 }

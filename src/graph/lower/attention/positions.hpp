@@ -9,6 +9,9 @@ namespace memest {
 /// Angles that layers of a traced model compute cosines and sines from.
 inline constexpr std::string_view kRotaryAngles = "rotary angles";
 
+/// arange over the last dimension of `shape` + an offset, int64.
+TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape);
+
 /// Position ids of [1, s], known to the model's end.
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
 
@@ -20,7 +23,8 @@ void alibi_table(BlockBuilder& block, const DecoderContext& context);
 /// ALiBi's biases of every query, filled where `mask` hides the keys: "alibi mask".
 void alibi_mask(BlockBuilder& block, const DecoderContext& context, TensorId mask);
 
-/// A mask of ones by tokens, known to the model's end; and sums along the rows of such a mask.
+/// A mask of ones by tokens, known to the model's end; and sums along the rows of such a mask,
+/// int64 of integers.
 TensorId mask_of_ones(BlockBuilder& block, const DecoderContext& context, DType dtype);
 TensorId running_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                      TensorId x);

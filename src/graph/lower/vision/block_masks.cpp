@@ -30,7 +30,7 @@ class BlockMasks {
     const TensorId start = function.local(flags({image, inverted}, "starts", rows));
     const TensorId numbers =
         compute(block_, OpKind::cast, {start}, {{kName, "as numbers"}, rows, DType::int32});
-    const TensorId sums = summed(kName, numbers);
+    const TensorId sums = running_sum(block_, context_, kName, numbers);
     const TensorId groups = function.local(
         compute(block_, OpKind::add, {sums}, {{kName, "from zero"}, rows, DType::int64}));
     const TensorId none =
@@ -46,8 +46,8 @@ class BlockMasks {
       Frame function(block_);
       local(function, name, "batch index", {dims_.b});
       local(function, name, "head index", {Expr(1)});
-      const TensorId queries = function.local(counted(name, "queries", "query ids"));
-      const TensorId keys = function.local(counted(name, "keys", "key ids"));
+      const TensorId queries = function.local(counted(block_, name, {dims_.s}));
+      const TensorId keys = function.local(counted(block_, name, {dims_.s}));
       mask = sliding ? in_window(name, ids, queries, keys) : allowed(name, ids, {queries, keys, 1});
     }
     block_.outlive(mask, name);
@@ -63,36 +63,12 @@ class BlockMasks {
   void local(Frame& function, std::string_view op, std::string_view name, Shape shape) {
     function.local(compute(block_, OpKind::copy, {}, {{op, name}, std::move(shape), DType::int64}));
   }
-  TensorId counted(std::string_view op, std::string_view range, std::string_view ids) {
-    const TensorId made = compute(block_, OpKind::copy, {}, {{op, range}, {dims_.s}, DType::int64});
-    return compute(block_, OpKind::add, {made}, {{op, ids}, {dims_.s}, DType::int64});
-  }
   TensorId flags(std::string_view op, std::string_view name, const std::vector<TensorId>& of,
                  Shape shape) {
     return compute(block_, OpKind::mask, of, {{op, name}, std::move(shape), DType::boolean});
   }
   [[nodiscard]] Shape square() const { return {dims_.s, dims_.s}; }
   [[nodiscard]] Shape squares() const { return {dims_.b, Expr(1), dims_.s, dims_.s}; }
-
-  TensorId summed(std::string_view name, TensorId numbers) {
-    const Shape rows = dims_.rows();
-    const TensorId wide = block_.make({name, "widened"}, rows, DType::int64);
-    const TensorId sums = block_.make({name, "sums"}, rows, DType::int64);
-    Op op;
-    op.kind = OpKind::reduce;
-    op.name = name;
-    op.inputs = {numbers};
-    op.outputs = {sums, wide};
-    if (context_.policy.micro_batch == 1) {
-      KernelLaunch scan;
-      scan.kind = KernelLaunch::Kind::scan;
-      scan.reduced = dims_.s;
-      scan.dtype = DType::int64;
-      op.forward_launches = {std::move(scan)};
-    }
-    block_.emit(std::move(op));
-    return sums;
-  }
 
   /// block_sequence_ids[batch_idx, idx]
   TensorId taken(std::string_view op, std::string_view name, TensorId ids, bool of_queries) {
