@@ -86,7 +86,7 @@ TEST_CASE(
                  "parallelism.offload="},
         Searched{"implementation: torchtitan", "--gpu h100-sxm-80gb --gpus 16", "fsdp: {version"},
         Searched{"precision: megatron, implementation: {name: megatron, layers: te}",
-                 "--gpu h100-sxm-80gb --gpus 8", "overlap_grad_reduce: true"},
+                 "--gpu h100-sxm-80gb --gpus 8", "parallelism.overlap_grad_reduce=true"},
         Searched{"precision: megatron, implementation: {name: megatron, layers: te}",
                  "--gpu a100-sxm-80gb --gpus 3", "last_stage_layers: "}}) {
     std::ofstream(spec) << "model: llama-3-8b\ntraining: {seq_len: 4096, global_batch: 240, "
