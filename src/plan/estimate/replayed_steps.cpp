@@ -134,6 +134,13 @@ DeviceBytes device_bytes(Bytes reserved, const Margin& margin, const OutsideByte
           reserved + share_rounded_up(reserved, margin.high) + outside.high};
 }
 
+Bytes least_taken(Bytes low, Verdict verdict, const Capacity& capacity,
+                  const OutsideBytes& outside) {
+  if (verdict != Verdict::too_close_to_call) return low;
+  // An allocator's own limit holds no overheads.
+  return std::min(low, capacity.allocator_limit ? capacity.bytes + outside.low : capacity.bytes);
+}
+
 Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job) {
   if (run.out_of_memory) {
     // Out of memory also with all the margin allows: surely too large.
@@ -184,7 +191,9 @@ Bytes MemoryAnswer::device() const {
 
 Bytes MemoryAnswer::low() const {
   if (!reserved()) return estimate.low();
-  return device_bytes(*reserved(), replay_margin, outside_of(estimate)).low;
+  const OutsideBytes outside = outside_of(estimate);
+  return least_taken(device_bytes(*reserved(), replay_margin, outside).low, verdict, capacity,
+                     outside);
 }
 
 Bytes MemoryAnswer::high() const {

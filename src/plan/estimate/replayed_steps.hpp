@@ -84,4 +84,9 @@ struct DeviceBytes {
 };
 DeviceBytes device_bytes(Bytes reserved, const Margin& margin, const OutsideBytes& outside);
 
+/// `low` of device_bytes(), held against the device: what is too close to call may run there by
+/// giving segments back, so at its least it takes no more than there is.
+Bytes least_taken(Bytes low, Verdict verdict, const Capacity& capacity,
+                  const OutsideBytes& outside);
+
 }  // namespace memest

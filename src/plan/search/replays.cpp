@@ -70,7 +70,9 @@ Replays::RankOnGpu Replays::replay(const Step& step, RankMemory& known) {
   const Job& job = step.job;
   const Margin& margin = margin_of(job.margins().replay, job.recompute());
   const auto taking = [&](Verdict verdict, Bytes reserved) {
-    return RankOnGpu{verdict, true, device_bytes(reserved, margin, step.outside), {}};
+    DeviceBytes bytes = device_bytes(reserved, margin, step.outside);
+    bytes.low = least_taken(bytes.low, verdict, capacity_of(job.hardware), step.outside);
+    return RankOnGpu{verdict, true, bytes, {}};
   };
   // A run that no limit pressed reserves the same on every GPU of the class: the peak decides
   // alone.
