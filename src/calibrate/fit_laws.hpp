@@ -58,6 +58,12 @@ std::vector<Knob> knobs_of(TransferLaw& law, const std::vector<Call<TransferShap
 std::vector<Knob> knobs_of(LaunchLaw& law, const std::vector<Call<LaunchShape>>& calls,
                            const Machine& machine);
 
+/// Keeps a fitted law from saying more of a GPU under load than its longest burst does.
+void limit_to_samples(MatmulLaw& law, const std::vector<Call<MatmulShape>>& calls,
+                      const Machine& machine);
+template <class Law, class Shape>
+void limit_to_samples(Law&, const std::vector<Call<Shape>>&, const Machine&) {}
+
 /// Seconds that the law gives the call, under the load that it was timed under.
 double seconds_at(const MatmulLaw& law, const Call<MatmulShape>& call, const Machine& machine);
 double seconds_at(const AttentionLaw& law, const Call<AttentionShape>& call,

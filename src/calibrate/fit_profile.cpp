@@ -189,6 +189,7 @@ class ProfileFitter {
       return std::log(seconds_at(law, fitted[row], machine) / fitted[row].seconds);
     };
     fit_knobs(knobs_of(law, fitted, machine), fitted.size(), log_ratio, kOutlier);
+    limit_to_samples(law, fitted, machine);
     // Residuals of samples that the fit has not seen, where there are any: those of fitted ones are
     // too good.
     const bool by_others = settings_.judge != JudgeBy::fitted_samples && !others.empty();

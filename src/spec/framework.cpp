@@ -141,6 +141,10 @@ constexpr FrameworkRow kMegatron = {
     .gradient_buffer = true,
     .checkpoints = CheckpointRule::megatron,
     .fills_steps = true,
+    // schedules.py, forward_backward_pipelining_with_interleaving: with overlap_p2p_comm, which its
+    // arguments turn on and Megatron-Bridge's comm_overlap.py too, it posts them and waits right
+    // before the next chunk that needs one. Its 1F1B waits for each, as PyTorch's schedules do.
+    .sends_beside_work = true,
     .change_words = &kWordsOfMegatron,
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/time/kernel_law.hpp"
 #include "memest/time/loading.hpp"
@@ -40,6 +41,14 @@ double tied_parameters(const Job& job, const StepWork& work) {
   return rows / ranks * static_cast<double>(sizes.at(Symbol::hidden_size));
 }
 
+/// Whether a rank computes on while its messages to the next stage are on their way. Legacy layers
+/// are of a Megatron-LM that waited for all.
+bool sends_beside_work(const Job& job, Schedule schedule) {
+  const Implementation& implementation = job.training->implementation;
+  return row_of(implementation.framework).sends_beside_work && schedule == Schedule::interleaved &&
+         implementation.layers != LayerSpec::legacy && !is_megatron_deepspeed(job);
+}
+
 }  // namespace
 
 /// One layout of a model, added up.
@@ -54,11 +63,15 @@ class StepAccount {
       many_.resize(static_cast<std::size_t>(count()));
     }
     send_ = parallelism.pipeline > 1 ? model.send_seconds(parallelism) : 0;
+    if (sends_beside_work(*model.job_, step_.schedule)) {
+      travel_ = std::exchange(send_, 0);
+    }
     for (std::int64_t index = 0; index < count(); ++index) {
       const PassTimes passes = model.stage(split_, index).passes;
       at(index) = {.forward = passes.forward + sent_between(index),
                    .backward = passes.backward + passes.recompute + sent_between(index - 1),
-                   .weights = passes.weights};
+                   .weights = passes.weights,
+                   .travel = index + 1 < count() ? travel_ : 0};
     }
   }
 
@@ -242,7 +255,8 @@ class StepAccount {
   const Parallelism& parallelism_;
   StageSplit split_;
   PipelineStep step_;
-  double send_ = 0;
+  double send_ = 0;    ///< that a rank waits for
+  double travel_ = 0;  ///< beside its work
   std::array<StageSeconds, kFewStages> few_;
   std::vector<StageSeconds> many_;
 };

@@ -1,6 +1,7 @@
 // Samples made by a law are given back by the law that is fitted to them.
 #include "memest/calibrate/fit_profile.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <cmath>
@@ -83,6 +84,31 @@ TEST_CASE("under load the law has no loss of its own: it is in the rate", "[cali
   CHECK(fit.profile.load == Load::sustained);
   CHECK(fit.profile.matmuls.at(0).law.product.power_loss == 0);
   CHECK(fit.profile.matmuls.at(0).residuals.mean_absolute < 0.01);
+}
+
+TEST_CASE("of bursts a law says no more of load than the longest lost", "[calibrate]") {
+  MatmulLaw law;
+  law.product = {.power_loss = 0.5, .power_time = 40e-3};
+  std::vector<Sample> samples = samples_of(law, Load::burst);
+  const FitSettings settings{.most_samples = kEverySample};
+  const ProfileFit fit = fit_profile(a100(), samples, settings);
+  const TileLaw& fitted = fit.profile.matmuls.at(0).law.product;
+  TileLaw cool = fitted;
+  cool.power_loss = 0;
+  const Machine machine = *machine_of(a100(), DType::bf16);
+  double loss = 0;
+  for (const MatmulShape& shape : shapes()) {
+    loss = std::max(loss, seconds_of(fitted, shape, machine, Load::burst) /
+                                  seconds_of(cool, shape, machine, Load::burst) -
+                              1);
+  }
+  CHECK_THAT(fitted.power_loss * fitted.sustained_load, WithinRel(loss, 1e-9));
+  CHECK(fitted.sustained_load < 1);
+  // One sample under load tells the whole loss.
+  const std::vector<Sample> under_load = samples_of(law, Load::sustained);
+  samples.insert(samples.end(), under_load.begin(), under_load.end());
+  CHECK(fit_profile(a100(), samples, settings).profile.matmuls.at(0).law.product.sustained_load ==
+        1);
 }
 
 TEST_CASE("a profile lists the lines that it was fitted to, and their sources", "[calibrate]") {

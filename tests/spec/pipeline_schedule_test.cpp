@@ -158,6 +158,31 @@ TEST_CASE("Megatron's splits have the layers that its chunks build, all of them,
   }
 }
 
+TEST_CASE("messages beside the work lengthen an interleaved step by one way there and back") {
+  // In between, warm-ups of 2(p - i - 1) forwards leave time from a message to its use.
+  for (std::int64_t ranks = 2; ranks <= 5; ++ranks) {
+    for (std::int64_t chunks = 2; chunks <= 4; ++chunks) {
+      const std::int64_t micro_batches = 4 * ranks;
+      const PipelineStep step{Schedule::interleaved, ranks, chunks, micro_batches};
+      std::vector<StageSeconds> stages(static_cast<std::size_t>(ranks * chunks), kStage);
+      const double alone = makespan(step, stages);
+      for (StageSeconds& stage : stages) stage.travel = 0.5;
+      stages.back().travel = 0;
+      const double beside = makespan(step, stages);
+      INFO(ranks << " " << chunks << " " << alone << " " << beside);
+      CHECK(beside == alone + 2 * 0.5 * static_cast<double>(ranks * chunks - 1));
+      CHECK(closed_makespan(step, stages) == beside);
+      // Waited for, each would take its time of every micro-step.
+      for (StageSeconds& stage : stages) {
+        stage.forward += stage.travel;
+        stage.backward += stage.travel;
+        stage.travel = 0;
+      }
+      CHECK(beside < makespan(step, stages));
+    }
+  }
+}
+
 /// How far the closed time of a step is off that of its schedule, as a fraction.
 double distance_of(const PipelineStep& step, const std::vector<StageSeconds>& stages) {
   const double run = makespan(step, stages);

@@ -54,6 +54,13 @@ TEST_CASE("long calls lose more power than short ones, and under load all lose a
   CHECK_THAT(loss(512, Load::sustained), WithinRel(0.2, 1e-9));
 }
 
+TEST_CASE("under load a law loses what its samples have shown of the loss", "[time]") {
+  const TileLaw law{.power_loss = 0.4, .power_time = 1e-3, .sustained_load = 0.5};
+  const TileLaw without{.power_loss = 0};
+  CHECK_THAT(matmul(law, 512, 8192, 8192, Load::sustained),
+             WithinRel(1.2 * matmul(without, 512, 8192, 8192, Load::burst), 1e-9));
+}
+
 TEST_CASE("a scale for the whole operand is cast in two readings and one writing", "[time]") {
   MatmulLaw law;
   const MatmulShape bare{.operand = DType::fp8,

@@ -76,6 +76,27 @@ TEST_CASE("the bubble of 1F1B is (p - 1)/m of the work, interleaved v times less
   CHECK(model.step(job.parallelism, 8).bubble == Approx(plain.bubble).epsilon(0.02));
 }
 
+TEST_CASE("Megatron's interleaved ranks work while their messages travel, its 1F1B waits") {
+  const Graph graph = layers_alone(kLayers);
+  Job job = pipeline_job(4, 32);
+  job.parallelism.schedule = Schedule::interleaved;
+  job.parallelism.virtual_stages = 2;
+  const auto step_of = [&](Framework framework, LayerSpec layers) {
+    job.training->implementation.framework = framework;
+    job.training->implementation.layers = layers;
+    const Priced priced(graph, job);
+    return priced.model().step(job.parallelism, 32);
+  };
+  CHECK(step_of(Framework::megatron, LayerSpec::te).sends == 0);
+  CHECK(step_of(Framework::megatron, LayerSpec::legacy).sends > 0);
+  CHECK(step_of(Framework::torchtitan, LayerSpec::local).sends > 0);
+  CHECK(step_of(Framework::megatron, LayerSpec::te).total() <
+        step_of(Framework::megatron, LayerSpec::legacy).total());
+  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.parallelism.virtual_stages = 1;
+  CHECK(step_of(Framework::megatron, LayerSpec::te).sends > 0);
+}
+
 TEST_CASE("a search's seconds are the estimate's") {
   const Graph graph = stack_of({linear_op("a", 0, 1)}, kLayers, kHidden);
   for (const std::int64_t pipeline : {1, 2, 4, 8}) {

@@ -133,7 +133,9 @@ struct FrameworkRow {
   /// one around the parts of a layer that are recomputed.
   bool keeps_contractions = false;
   bool fills_steps = false;  ///< fused kernels leave few gaps between them
-  bool is_formula = false;   ///< no program: the field's formulas
+  /// Interleaved ranks compute on while their messages to the next stage are on their way.
+  bool sends_beside_work = false;
+  bool is_formula = false;  ///< no program: the field's formulas
   const ChangeWords* change_words = nullptr;
 };
 

@@ -38,9 +38,10 @@ std::string name_of_kind(LaunchPath path) { return fmt::format("launch, {}", nam
 
 /// A law at a glance.
 std::string gist_of(const MatmulLaw& law) {
-  // A call that takes 1 + power_loss times as long has 1 / (1 + power_loss) of the rate.
+  // A call that takes 1 + loss times as long has 1 / (1 + loss) of the rate.
+  const double loss = law.product.power_loss * law.product.sustained_load;
   return fmt::format("{} of the peak, {} less under load", percent_text(law.product.peak_share),
-                     percent_text(law.product.power_loss / (1 + law.product.power_loss)));
+                     percent_text(loss / (1 + loss)));
 }
 std::string gist_of(const AttentionLaw& law) {
   return fmt::format("{} of the peak", percent_text(law.peak_share));

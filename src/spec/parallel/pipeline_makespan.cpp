@@ -10,7 +10,8 @@ namespace memest {
 namespace {
 
 /// One action of a chunk ends before another can begin: of the same micro-batch in the stage
-/// before, or, of a backward, in the stage behind or its own forward.
+/// before, or, of a backward, in the stage behind or its own forward. A message from stage to stage
+/// takes its travel.
 class Clock {
  public:
   Clock(const PipelineStep& step, std::span<const StageSeconds> stages)
@@ -24,15 +25,18 @@ class Clock {
     place_.rank = rank;
     const auto stage = static_cast<std::size_t>(stage_index(place_, action.chunk));
     double begin = free_[static_cast<std::size_t>(rank)];
-    const auto wait = [&](bool forward, std::size_t other) {
+    const auto wait = [&](bool forward, std::size_t other, double travel) {
       const double end = end_of(forward, other, action.micro_batch);
-      begin = std::max(begin, end);
+      begin = std::max(begin, end + travel);
       return end != kNever;
     };
     const bool hands_back = !action.forward && action.part != BackwardPart::weights;
-    if (action.forward && stage > 0 && !wait(true, stage - 1)) return false;
-    if (hands_back && !wait(true, stage)) return false;
-    if (hands_back && stage + 1 < stages_.size() && !wait(false, stage + 1)) return false;
+    const double to_next = stages_[stage].travel;
+    if (action.forward && stage > 0 && !wait(true, stage - 1, stages_[stage - 1].travel)) {
+      return false;
+    }
+    if (hands_back && !wait(true, stage, 0)) return false;
+    if (hands_back && stage + 1 < stages_.size() && !wait(false, stage + 1, to_next)) return false;
     const double end = begin + seconds_of(action, stages_[stage]);
     if (action.part != BackwardPart::weights)
       end_of(action.forward, stage, action.micro_batch) = end;
@@ -116,13 +120,16 @@ double one_f_one_b_makespan(std::int64_t micro_batches, std::span<const StageSec
 }
 
 /// A rank works all micro-batches of its chunks; it begins behind the first chunks of the ranks
-/// before and ends before the last ones of those behind.
+/// before and ends before the last ones of those behind. Messages are waited for while the pipeline
+/// fills and empties, when the first micro-batch goes through all stages and the last one back.
 double interleaved_makespan(const PipelineStep& step, std::span<const StageSeconds> stages) {
   double behind = 0;
   const std::int64_t last_chunk = (step.chunks - 1) * step.ranks;
   const auto at = [&](std::int64_t stage) {
     return work_of(stages[static_cast<std::size_t>(stage)]);
   };
+  double travels = 0;
+  for (const StageSeconds& stage : stages) travels += 2 * stage.travel;
   for (std::int64_t rank = 0; rank < step.ranks; ++rank) behind += at(last_chunk + rank);
   double before = 0;
   double longest = 0;
@@ -133,7 +140,7 @@ double interleaved_makespan(const PipelineStep& step, std::span<const StageSecon
     longest = std::max(longest, before + static_cast<double>(step.micro_batches) * own + behind);
     before += at(rank);
   }
-  return longest;
+  return longest + travels;
 }
 
 /// ZB-H1: the weights' gradients fill what the others wait, which is for their first chunks.

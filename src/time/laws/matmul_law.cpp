@@ -94,7 +94,8 @@ double seconds_alone(const TileLaw& law, const MatmulShape& shape, const Machine
 double seconds_of(const TileLaw& law, const MatmulShape& shape, const Machine& machine, Load load) {
   const double burst = seconds_alone(law, shape, machine) + law.launch;
   // Clocks fall under load after milliseconds: a call much shorter than power_time ends before.
-  const double loaded = load == Load::sustained ? 1 : burst / (burst + law.power_time);
+  const double loaded =
+      load == Load::sustained ? law.sustained_load : burst / (burst + law.power_time);
   return burst * (1 + law.power_loss * loaded);
 }
 

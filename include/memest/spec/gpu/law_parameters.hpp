@@ -34,6 +34,7 @@ inline constexpr std::array kTileParameters = {
     LawParameter<TileLaw>{"power_loss", &TileLaw::power_loss, 0, 0.6},
     LawParameter<TileLaw>{"power_time", &TileLaw::power_time, 0.5e-3, 50e-3,
                           ParameterUnit::seconds},
+    LawParameter<TileLaw>{"sustained_load", &TileLaw::sustained_load, 0, 1},
     LawParameter<TileLaw>{"whole_waves", &TileLaw::whole_waves, 0, 1},
 };
 inline constexpr std::array kPassParameters = {

@@ -23,7 +23,7 @@ struct Machine {
 ///   (bandwidth · bandwidth_share) burst   = (compute^overlap + traffic^overlap)^(1/overlap) +
 ///   launch seconds = burst · (1 + power_loss · burst / (burst + power_time))
 /// where waves = max(1, whole_waves · ⌈x⌉ + (1 − whole_waves) · x) of x = tiles / multiprocessors.
-/// After seconds of load the last factor is 1 + power_loss.
+/// On a GPU that has long been busy sustained_load stands for burst / (burst + power_time).
 struct TileLaw {
   double peak_share = 0.85;
   double tile_loss = 10;   ///< elements
@@ -35,6 +35,9 @@ struct TileLaw {
   double split_traffic = 1;  ///< times the partial results in fp32
   double power_loss = 0.1;
   double power_time = 5e-3;  ///< seconds
+  /// 1 where samples were taken under load; of bursts alone what the longest lost, as nothing says
+  /// that a longer one loses more.
+  double sustained_load = 1;
   double whole_waves = 0.5;  ///< 1: a started wave costs a whole one; 0: the work is dealt evenly
 };
 

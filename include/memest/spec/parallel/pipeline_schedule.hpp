@@ -97,11 +97,12 @@ std::int64_t most_in_flight(const std::vector<PipelineAction>& actions);
 std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
                             std::int64_t micro_batches);
 
-/// Seconds of one micro-batch in a stage, with what the stage then sends on.
+/// Seconds of one micro-batch in a stage, with what the stage then waits to send on.
 struct StageSeconds {
   double forward = 0;
   double backward = 0;  ///< whole
   double weights = 0;   ///< of the backward the part that makes the weights' gradients
+  double travel = 0;    ///< of a message to the next stage or back from it, beside the ranks' work
 };
 
 /// A step of a whole pipeline.
