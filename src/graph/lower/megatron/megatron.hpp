@@ -87,6 +87,9 @@ struct ParallelProduct {
   bool by_rows = false;     ///< RowParallelLinear: answers partial sums
   bool duplicated = false;  ///< every rank has all of the matrix, and multiplies its own stream
   Shape rows = {};          ///< of its input, where those are not the tokens
+  /// This rank's part of what it multiplies, which LayerNormLinear answers too
+  /// (return_layernorm_output): an adapter takes it.
+  std::optional<TensorId> returned = {};
 };
 /// A product that every rank has rows of, and one whose partial sums are reduced: the layers' own.
 TensorId column_product(BlockBuilder& block, const MegatronContext& context,

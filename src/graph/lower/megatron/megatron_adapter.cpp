@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/lower/megatron/megatron_mappings.hpp"
+#include "graph/lower/megatron/megatron_quantized.hpp"
 #include "memest/spec/adapter.hpp"
 
 namespace memest {
@@ -149,8 +150,28 @@ TensorId row_adapter(BlockBuilder& block, const MegatronContext& context,
 
 }  // namespace
 
+void give_input_gradient(BackwardWriter& backward, const MegatronContext& context,
+                         const ParallelProduct& product, TensorId x) {
+  const DType dtype = context.policy.weights;  // of all that flows between layers
+  const auto of_product = backward.make(x, dtype);
+  // LayerNormLinear's backward adds them into a third tensor (dgrad + grad_outputs[1]). Gathered
+  // ones 2.2 adds up before it scatters; later releases do not.
+  const bool gathered = product.returned && *product.returned != x;
+  const bool adds =
+      product.returned &&
+      (!gathered || context.policy.implementation.transformer_engine == TeRelease::te_2_2);
+  if (!adds) {
+    backward.give(x, of_product);
+    return;
+  }
+  const auto sum = backward.make(x, dtype);
+  backward.drop(of_product);
+  backward.give(x, sum);
+}
+
 TensorId frozen_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x) {
+  if (context.quantized) return quantized_product(block, context, product, x);
   if (product.gathers) x = gathered(block, context, product.name, x);
   const Place place{product.name, "weight"};
   const TensorId weight = product.tied ? block.tied_parameter(place, {product.out, product.in})
@@ -164,6 +185,9 @@ TensorId frozen_product(BlockBuilder& block, const MegatronContext& context,
   op.compute = dtype;
   op.inputs = {x, weight};
   op.saved = {weight};
+  // LayerNormLinear saves ln_out where it does not clear it, as it does without
+  // return_layernorm_output.
+  if (product.returned) op.saved.push_back(*product.returned);
   op.workspace = context.te() && !product.tied && product.name != "lm_head"
                      ? Workspace::transformer_engine
                      : Workspace::cublas;
@@ -184,7 +208,7 @@ TensorId frozen_product(BlockBuilder& block, const MegatronContext& context,
     op.backward_messages = {{.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()}};
   }
   BackwardWriter backward(op);
-  backward.give(x, backward.make(x, dtype));
+  give_input_gradient(backward, context, product, x);
   const TensorId out = op.outputs.front();
   block.emit(std::move(op), {flops, flops});
   return out;
@@ -195,13 +219,16 @@ TensorId adapted_column_product(BlockBuilder& block, const MegatronContext& cont
   const WrappedLayer* layer = layer_of(context, product.name);
   if (layer == nullptr) return frozen_product(block, context, product, x);
   Frame wrapper(block);
-  wrapper.local(x);
+  // In 16 bits the rank's own rows stay with what saves them; cast ones take their place.
+  if (!context.quantized) wrapper.local(x);
   TensorId normed = x;
+  if (context.te()) product.returned = x;
   if (context.te() && product.gathers) {
     // return_layernorm_output_gathered: the adapter takes what the layer has gathered.
-    normed = wrapper.local(gathered(block, context, product.name, x));
+    normed = gathered(block, context, product.name, x);
     product.gathers = false;
   }
+  wrapper.local(normed);
   const TensorId own = wrapper.local(frozen_product(block, context, product, normed));
   const TensorId update = wrapper.local(column_adapter(block, context, {*layer, product}, normed));
   return add(block, {layer->sum}, own, update);
@@ -211,6 +238,7 @@ TensorId adapted_row_product(BlockBuilder& block, const MegatronContext& context
                              const ParallelProduct& product, TensorId x) {
   const WrappedLayer* layer = layer_of(context, product.name);
   const auto frozen = [&] {
+    if (context.quantized) return quantized_product(block, context, product, x);
     return reduced(block, context, product.name, frozen_product(block, context, product, x));
   };
   if (layer == nullptr) return frozen();
@@ -235,7 +263,6 @@ std::optional<Unavailable> adapter_refusal(const ModelSpec& model, const Lowerin
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
   if (attention == nullptr) return no("an adapter of latent attention");
   if (attention->sinks) return no("an adapter beside attention sinks");
-  if (policy.te_linears) return no("an adapter beside products in 8 or 4 bits");
   if (!adapter.whole_modules.empty()) return no("training of modules in full beside adapters");
   for (const std::string& target : adapter.targets) {
     if (std::ranges::find(kLayers, target, &WrappedLayer::module) == kLayers.end()) {
