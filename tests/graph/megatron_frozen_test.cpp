@@ -154,4 +154,64 @@ TEST_CASE("before 2.3 columns of every gradient are made") {
   CHECK(backward(in(TeRecipe::delayed, 1, kHopper)) == Expr(2 + 1) * b * s * h);
 }
 
+TEST_CASE("a rank's experts have one adapter together, whose gradients all ranks sum") {
+  ModelSpec model = llama();
+  std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward = MixtureOfExperts{
+      .experts = 64, .top_k = 4, .expert_size = 1024, .capacity_factor = 0, .imbalance = 1};
+  const Expr K = Symbol::top_k;
+  const Expr g = Symbol::expert_ffn_size;
+  const auto written = [&](std::optional<TeRecipe> recipe, const Targets& targets) {
+    LoweringPolicy policy = in(recipe);
+    policy.expert = 8;
+    ModelSpec with = model;
+    if (!targets.empty()) {
+      with.adapter = LoraAdapter{.rank = 16, .targets = targets, .parallel = true};
+    }
+    return lowered(with, policy);
+  };
+  const auto saved = [&](std::optional<TeRecipe> recipe, const Targets& targets) {
+    const Graph graph = written(recipe, targets);
+    const auto last =
+        std::ranges::find_if(graph.blocks.rbegin(), graph.blocks.rend(), &Block::checkpointable);
+    return last->saved_bytes(false).substitute(Symbol::experts, 64).substitute(Symbol::expert, 8);
+  };
+  const Expr narrow = Expr(2 * 16) * b * s;
+  const Expr trained = saved(std::nullopt, {});
+  CHECK(saved(std::nullopt, kAll) == trained + narrow * (Expr(2) + Expr(2) * K));
+  // Without an adapter experts keep neither their rows nor the activation's product.
+  CHECK(saved(std::nullopt, {"linear_qkv", "linear_proj"}) ==
+        trained + Expr(2) * narrow - Expr(2) * b * s * K * (h + g));
+  const Expr q = bytes_of(row_of(TeRecipe::mxfp8));
+  CHECK(saved(TeRecipe::mxfp8, kAll) - saved(std::nullopt, kAll) == q * b * s * h);
+  const Graph graph = written(std::nullopt, kAll);
+  std::int64_t matrices = 0;
+  for (const ParameterTensor& row : graph.parameters.parameters) {
+    if (!row.trainable || row.name.find(".experts.") == std::string::npos) continue;
+    CHECK(row.expert_parallel);
+    matrices += row.count;
+  }
+  CHECK(matrices == 32 * 4);
+  const Block& layers = graph.blocks[graph.order[graph.order.size() - 3].block];
+  const Op& in_op = product_of(layers, "expert_up_proj.linear_in");
+  CHECK(in_op.backward_messages.at(0).group == RankGroup::expert);
+  CHECK(in_op.backward_messages.at(0).bytes == Expr(2 * 16) * h);
+}
+
+TEST_CASE("adapters of experts that are cut, or of local layers, are refused by name") {
+  ModelSpec model = llama();
+  std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward =
+      MixtureOfExperts{.experts = 64, .top_k = 4, .expert_size = 1024};
+  model.adapter = LoraAdapter{.rank = 16, .targets = kAll, .parallel = true};
+  const auto refused = [&](const LoweringPolicy& policy) {
+    return std::get<Unavailable>(lower(model, policy)).sentence;
+  };
+  CHECK(refused(in(std::nullopt, 8)) ==
+        "an adapter of experts that are cut over tensor-parallel ranks under Megatron is not "
+        "available yet");
+  LoweringPolicy local = in(std::nullopt);
+  local.implementation.layers = LayerSpec::local;
+  CHECK(refused(local) ==
+        "an adapter beside experts of local layers under Megatron is not available yet");
+}
+
 }  // namespace memest

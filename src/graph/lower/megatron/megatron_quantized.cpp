@@ -110,9 +110,10 @@ bool ProductCasts::casts_columns_of_input() const {
          !(product_.gathers_input && scales_tensors(linears_.recipe));
 }
 
-/// LayerNormLinear, and every product before 2.3, makes them for a frozen weight too.
+/// LayerNormLinear and GroupedLinear, and every product before 2.3, make them for a frozen weight
+/// too.
 bool ProductCasts::casts_columns_of_gradient() const {
-  return product_.trained || product_.behind_norm ||
+  return product_.trained || product_.behind_norm || product_.grouped ||
          context_.policy.implementation.transformer_engine == TeRelease::te_2_2;
 }
 

@@ -24,6 +24,7 @@ struct QuantizedProduct {
   bool trained = true;            ///< the weights want gradients
   bool returns_norm = false;      ///< LayerNormLinear answers what it multiplies, in 16 bits
   bool gathered = false;          ///< and has gathered that before it casts
+  bool grouped = false;           ///< of GroupedLinear
 };
 
 /// Casts of a product's operands, and the copies that they are.
