@@ -144,7 +144,7 @@ TEST_CASE("ranks gather 16 bits for an adapter, and no input again for a frozen 
   CHECK(gather->forward_messages.at(0).bytes == Expr(2) * b * s * h);
 }
 
-TEST_CASE("before 2.3 columns of every gradient are made") {
+TEST_CASE("2.2 makes columns of every gradient") {
   LoweringPolicy early = in(TeRecipe::delayed, 1, kHopper);
   early.implementation.transformer_engine = TeRelease::te_2_2;
   const auto backward = [](const LoweringPolicy& policy) {

@@ -110,7 +110,7 @@ bool ProductCasts::casts_columns_of_input() const {
          !(product_.gathers_input && scales_tensors(linears_.recipe));
 }
 
-/// LayerNormLinear and GroupedLinear, and every product before 2.3, make them for a frozen weight
+/// LayerNormLinear and GroupedLinear, and every product of 2.2, make them for a frozen weight
 /// too.
 bool ProductCasts::casts_columns_of_gradient() const {
   return product_.trained || product_.behind_norm || product_.grouped ||
