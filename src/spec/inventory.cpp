@@ -92,15 +92,25 @@ void InventoryBuilder::embedding(const std::string& name, std::int64_t rows, std
 
 Inventory InventoryBuilder::take() && { return std::move(inventory_); }
 
-std::int64_t te_linear_elements(const Inventory& inventory) {
+namespace {
+
+std::int64_t te_elements(const Inventory& inventory, bool frozen_too) {
   std::int64_t elements = 0;
   for (const ParameterTensor& tensor : inventory.parameters) {
-    if (!tensor.te_linear) continue;
+    if (!tensor.te_linear || !(frozen_too || tensor.trainable)) continue;
     std::int64_t of_row = tensor.count;
     for (const std::int64_t size : tensor.shape) of_row = checked_multiply(of_row, size);
     elements = checked_add(elements, of_row);
   }
   return elements;
+}
+
+}  // namespace
+
+std::int64_t te_linear_elements(const Inventory& inventory) { return te_elements(inventory, true); }
+
+std::int64_t trained_te_elements(const Inventory& inventory) {
+  return te_elements(inventory, false);
 }
 
 Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks) {

@@ -137,6 +137,39 @@ TEST_CASE("rows of an expert are copied to a multiple and back, where they are n
   CHECK(pads(1.02, TeRecipe::mxfp8) == 3);
 }
 
+TEST_CASE("GPT-OSS in mxfp8 is lowered whole: what is made moves the tensors that others name") {
+  // Of 128 experts a rank has 8 with their biases: a layer, of either kind, has more tensors than a
+  // block has room for at first.
+  ModelSpec model = llama();
+  auto& decoder = std::get<DecoderSpec>(model.architecture);
+  std::get<SoftmaxAttention>(decoder.attention).sinks = true;
+  const MixtureOfExperts part{.experts = 128,
+                              .top_k = 4,
+                              .expert_size = 4096,
+                              .expert_bias = true,
+                              .router_bias = true,
+                              .imbalance = 1.02};
+  decoder.kinds = {LayerKind{.sliding_window = 128, .feed_forward = part},
+                   LayerKind{.feed_forward = part}};
+  decoder.order = {{.kind = 0}, {.kind = 1}};
+  LoweringPolicy policy = in(TeRecipe::mxfp8);
+  policy.expert = 16;
+  const Graph graph = lowered(model, policy);
+  int layers = 0;
+  for (const Block& block : graph.blocks) {
+    if (!block.checkpointable) continue;
+    ++layers;
+    CHECK(block.tensors.size() > 96);
+    const auto biased = std::ranges::find(block.ops, "expert_bias", &Op::name);
+    REQUIRE(biased != block.ops.end());
+    const Tensor& sum = block.tensors[biased->outputs.front()];
+    const Tensor& product = block.tensors[biased->inputs.front()];
+    CHECK(sum.shape == product.shape);
+    CHECK(sum.bytes().evaluate(graph.sizes) > Int128{0});
+  }
+  CHECK(layers == 2);
+}
+
 TEST_CASE("products run in the recipe's type, attention, the head and layers left out in bf16") {
   LoweringPolicy policy = in(TeRecipe::nvfp4);
   policy.te_linears->first_bf16 = 1;

@@ -18,7 +18,8 @@ class Specs : test::Draws {
  public:
   using Draws::Draws;
 
-  std::string draw() {
+  /// `adapter`: a key of training, or nothing.
+  std::string draw(const std::string& adapter = "") {
     const std::string recipe = one_of("delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4");
     const bool old = recipe == "mxfp8" || recipe == "nvfp4" ? false : one_of(true, false);
     const int hidden_size = one_of(256, 512, 1024);
@@ -26,7 +27,8 @@ class Specs : test::Draws {
     const int tensor = one_of(1, 2);
     const int data = one_of(1, 2, 8);
     const bool shared = one_of(true, false);
-    const bool experts = one_of(true, false, false);
+    // Adapters of experts that are cut have no answer.
+    const bool experts = (adapter.empty() || tensor == 1) && one_of(true, false, false);
     const bool gathers = shared && recipe != "nvfp4" && one_of(true, false);
     const std::string moe = ", moe: {experts: 8, top_k: 2, expert_ffn_size: 512}";
     return test::Text()
@@ -38,9 +40,8 @@ class Specs : test::Draws {
            << ", seq_len: " << one_of(512, 1024)
            << ", precision: " << one_of("megatron", "megatron-bf16-grad") << ", recompute: "
            << (experts ? "none" : one_of("none", "none", "full", "{selective: [attention-core]}"))
-           << ", gradient_accumulation: " << one_of(1, 2)
-           << ", implementation: megatron, float8: {recipe: " << recipe
-           << (gathers ? ", param_gather: true" : "")
+           << ", gradient_accumulation: " << one_of(1, 2) << ", implementation: megatron" << adapter
+           << ", float8: {recipe: " << recipe << (gathers ? ", param_gather: true" : "")
            << (recipe == "delayed" ? ""
                                    : one_of("", ", first_layers_bf16: 1", ", last_layers_bf16: 1"))
            << "}}\nparallelism: {data: " << data << ", tensor: " << tensor
@@ -82,6 +83,23 @@ TEST_CASE("with products in 8 or 4 bits the closed form is the replay without ro
   CHECK(close >= kJobs / 2);
 }
 
+TEST_CASE("adapters beside products in 8 or 4 bits run in every layout, in less than training") {
+  constexpr int kJobs = 40;
+  Specs specs(2);
+  for (int i = 0; i < kJobs; ++i) {
+    const char* targets[] = {"linear_qkv", "linear_fc1, linear_fc2", "linear_proj",
+                             "linear_qkv, linear_proj, linear_fc1, linear_fc2"};
+    const std::string adapter =
+        std::string(", adapter: {lora: {rank: 16, targets: [") + targets[i % 4] + "]}}";
+    std::string spec = specs.draw(adapter);
+    INFO(spec);
+    const std::int64_t adapted =
+        test::requested_peak(test::steps_of(test::job_from(spec)).timeline);
+    spec.erase(spec.find(adapter), adapter.size());
+    CHECK(adapted < test::requested_peak(test::steps_of(test::job_from(spec)).timeline));
+  }
+}
+
 TEST_CASE("weights in bf16 have copies beside them, primary ones in fp8 take their place") {
   // 32 layers of linear_qkv, linear_proj, linear_fc1 and linear_fc2.
   constexpr std::int64_t kLinears = 32 * std::int64_t{4096} * (6144 + 4096 + 3 * 14336);
@@ -97,6 +115,53 @@ TEST_CASE("weights in bf16 have copies beside them, primary ones in fp8 take the
   CHECK(more("precision: fp8" + primary, "h100-sxm-80gb") == 0);
   CHECK(more("precision: fp8-current" + primary, "b200-sxm-180gb") == -kLinears);
   CHECK(more("precision: mxfp8" + primary, "b200-sxm-180gb") == kLinears / 16);
+}
+
+TEST_CASE(
+    "frozen weights have the copies of trained ones, made with the model where they live in fp8") {
+  constexpr std::int64_t kLinears = 32 * std::int64_t{4096} * (6144 + 4096 + 3 * 14336);
+  const std::string adapter = ", adapter: {lora: {rank: 16, targets: [linear_qkv, linear_fc2]}}";
+  const auto held = [&](const std::string& training, const std::string& gpu) {
+    const Timeline timeline =
+        test::steps_of(test::job_from(llama(training + adapter, gpu))).timeline;
+    std::int64_t bytes = 0;
+    for (const Storage& storage : timeline.storages) {
+      if (storage.label.holding == Holding::weights) bytes += storage.bytes;
+    }
+    return bytes;
+  };
+  const std::string primary = ", float8: {param_gather: true}";
+  for (const std::string gpu : {"h100-sxm-80gb", "b200-sxm-180gb"}) {
+    const std::int64_t bf16 = held("precision: megatron", gpu);
+    const std::int64_t copies = gpu == "h100-sxm-80gb" ? 2 : 1;
+    CHECK(held("precision: fp8", gpu) - bf16 == copies * kLinears);
+    CHECK(held("precision: fp8" + primary, gpu) - bf16 == (copies - 2) * kLinears);
+    CHECK(weights_of(llama("precision: fp8" + primary + adapter, gpu)) -
+              weights_of(llama("precision: megatron" + adapter, gpu)) ==
+          (copies - 2) * kLinears);
+  }
+  const std::int64_t bf16 = held("precision: megatron", "b200-sxm-180gb");
+  CHECK(held("precision: mxfp8" + primary, "b200-sxm-180gb") - bf16 == kLinears / 16);
+}
+
+TEST_CASE("a frozen product casts its input's rows and its gradient's, and multiplies twice") {
+  const Job job = test::job_from(
+      llama("precision: mxfp8, gradient_accumulation: 4, float8: {param_gather: true}, "
+            "adapter: {lora: {rank: 16, targets: [linear_qkv]}}"));
+  const StepMemory step = test::steps_of(job);
+  int products = 0;
+  for (const OpWork& op : work_of(step.graph, job).ops) {
+    if (op.op->kind != OpKind::linear || op.op->name != "down_proj") continue;
+    REQUIRE(op.forward_calls.size() == 2);
+    CHECK(std::get<MatmulShape>(op.forward_calls[1]).operand == DType::fp8);
+    if (op.backward_calls.empty()) continue;
+    REQUIRE(op.backward_calls.size() == 2);
+    const auto& product = std::get<MatmulShape>(op.backward_calls[1]);
+    CHECK(product.pass == MatmulPass::data_gradient);
+    CHECK(product.operand == DType::fp8);
+    ++products;
+  }
+  CHECK(products > 0);
 }
 
 TEST_CASE("a product in fp4 has its operands cast by kernels beside it, the weight once a step") {
@@ -134,6 +199,14 @@ TEST_CASE("narrower products are faster, and weights gathered in fp8 take less o
   CHECK(fp4 < fp8);
   CHECK(step_of("precision: fp8-current, float8: {param_gather: true}") < fp8);
   CHECK(step_of("precision: fp8-current, float8: {first_layers_bf16: 4}") > fp8);
+  // Adapters alone are gathered, in bf16, whatever the frozen weights live in.
+  const std::string adapter = ", adapter: {lora: {rank: 16, targets: [linear_qkv]}}";
+  const double adapted = step_of("precision: fp8-current" + adapter);
+  CHECK(adapted < step_of("precision: megatron" + adapter));
+  CHECK(adapted < fp8);
+  const double primary = step_of("precision: fp8-current, float8: {param_gather: true}" + adapter);
+  CHECK(primary <= adapted);
+  CHECK(primary > 0.9 * adapted);
 }
 
 }  // namespace

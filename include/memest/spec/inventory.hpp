@@ -56,6 +56,8 @@ std::string_view module_of(std::string_view tensor);
 /// Elements of the weights that Transformer Engine multiplies in the job's recipe (TeLinears).
 /// Throws OverflowError.
 std::int64_t te_linear_elements(const Inventory& inventory);
+/// As above, of those that are trained. Throws OverflowError.
+std::int64_t trained_te_elements(const Inventory& inventory);
 
 /// Cuts every parameter to the first, and largest, of `ranks` equal shares of its rows.
 Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks);

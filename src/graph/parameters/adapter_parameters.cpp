@@ -99,16 +99,21 @@ bool is_by_rows(std::string_view module) {
 }
 
 /// ParallelLinearAdapter's two matrices as this rank has them: beside a column-parallel layer both
-/// have rows of theirs, beside a row-parallel one the first has columns.
+/// have rows of theirs, beside a row-parallel one the first has columns. A rank's experts have one
+/// adapter together, whole (share_expert_adapters).
 void add_parallel_matrices(InventoryBuilder& result, const ParallelAdaptation& how,
                            const ParameterTensor& target) {
-  const auto& [adapter, ranks] = how;
+  const LoraAdapter& adapter = how.adapter;
   const std::string module(module_of(target.name));
+  const bool of_experts = module.find(".experts.") != std::string::npos;
+  const std::int64_t ranks = of_experts ? 1 : how.ranks;
   const bool by_rows = is_by_rows(module);
   const std::int64_t out = target.shape.front();
   const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
-    result.add(
-        ParameterTensor{.name = module + name, .shape = std::move(shape), .count = target.count});
+    result.add(ParameterTensor{.name = module + name,
+                               .shape = std::move(shape),
+                               .count = of_experts ? 1 : target.count,
+                               .expert_parallel = target.expert_parallel});
   };
   add(".adapter.linear_in.weight",
       {by_rows ? adapter.rank : adapter.rank / ranks, target.shape.back()});

@@ -124,7 +124,9 @@ struct ParameterWriter {
 Inventory parameters_of_whole_megatron(const ModelSpec& model) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
   LoweringPolicy whole;
-  whole.implementation.layers = LayerSpec::local;
+  // Experts that share an adapter are grouped.
+  const bool grouped = model.experts() != nullptr;
+  whole.implementation.layers = grouped ? LayerSpec::te : LayerSpec::local;
   return with_parallel_adapter(parameters_of_megatron(decoder, whole), {*model.adapter, 1});
 }
 

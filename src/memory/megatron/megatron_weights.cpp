@@ -47,12 +47,14 @@ bool MegatronWeights::in_eight_bits(std::size_t parameter) const {
   return linears && linears->param_gather && row(parameter).te_linear;
 }
 
-/// As the module makes it: of MXFP8 by rows and columns, else what the buffer will have.
+/// As the module makes it (module/base.py, reset_parameters): by rows and columns; but what the
+/// buffer will have of those that it takes, which are not MXFP8's, nor frozen.
 std::int64_t MegatronWeights::own_bytes(std::size_t parameter) const {
   if (!in_eight_bits(parameter))
     return checked_multiply(elements(parameter), size_of(recipe_.weights));
   const TeRecipe recipe = job_.training->te_linears->recipe;
-  if (recipe != TeRecipe::mxfp8) return checked_multiply(elements(parameter), size_of(DType::fp8));
+  if (recipe != TeRecipe::mxfp8 && row(parameter).trainable)
+    return checked_multiply(elements(parameter), size_of(DType::fp8));
   return te_weight_bytes(elements(parameter), recipe, te_capability(job_.hardware.gpu));
 }
 

@@ -83,12 +83,12 @@ Float8Gathers float8_gathers(const StepWork& work, const TrainingSpec& training)
   return gathers;
 }
 
-/// Megatron gathers weights that live in fp8 so, but MXFP8's (param_and_grad_buffer.py), as many of
-/// a part as of the model.
+/// Megatron gathers weights that live in fp8 so, but MXFP8's (param_and_grad_buffer.py) and frozen
+/// ones, as many of a part as of the model.
 Float8Gathers te_gathers(const StepWork& work, const TrainingSpec& training, double weights) {
   const std::optional<TeLinears>& linears = training.te_linears;
   if (!linears || !linears->param_gather || linears->recipe == TeRecipe::mxfp8) return {};
-  const double narrow = static_cast<double>(te_linear_elements(work.graph->parameters));
+  const double narrow = static_cast<double>(trained_te_elements(work.graph->parameters));
   return {.elements = weights * narrow / work.parameters};
 }
 

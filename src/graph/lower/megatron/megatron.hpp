@@ -39,6 +39,7 @@ struct MegatronContext {
   std::optional<LatentAttention> latent = {};
   std::optional<TeLinears> quantized = {};  ///< of the layer that is written
   std::int64_t window = 0;                  ///< the same: tokens back, 0 where all are seen
+  bool norm_apart = false;                  ///< before linear_fc1: a module, of shared experts
   const LoraAdapter* adapter = nullptr;     ///< that is trained, in the weights' type; null: none
 
   [[nodiscard]] Precision precision() const {
@@ -87,6 +88,9 @@ struct ParallelProduct {
   bool by_rows = false;     ///< RowParallelLinear: answers partial sums
   bool duplicated = false;  ///< every rank has all of the matrix, and multiplies its own stream
   Shape rows = {};          ///< of its input, where those are not the tokens
+  /// This rank's part of what it multiplies, which LayerNormLinear answers too
+  /// (return_layernorm_output): an adapter takes it.
+  std::optional<TensorId> returned = {};
 };
 /// A product that every rank has rows of, and one whose partial sums are reduced: the layers' own.
 TensorId column_product(BlockBuilder& block, const MegatronContext& context,

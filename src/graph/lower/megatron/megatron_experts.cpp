@@ -88,6 +88,7 @@ class MegatronExpertsWriter {
   TensorId shared_experts(TensorId x) {
     MegatronContext context = context_;
     context.feed_forward = {.size = experts_.shared_size, .gated = true};
+    context.norm_apart = true;
     const std::int64_t count = experts_.shared_size / experts_.expert_size;
     // moe_shared_expert_intermediate_size; SharedExpertMLP is an MLP of that width over the sharded
     // sequence.

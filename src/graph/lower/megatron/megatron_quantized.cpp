@@ -1,8 +1,11 @@
 #include "graph/lower/megatron/megatron_quantized.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+
+#include "graph/lower/megatron/megatron_adapter.hpp"
 
 namespace memest {
 namespace {
@@ -60,10 +63,30 @@ Expr ProductCasts::cast_behind_norm(const Expr& elements, bool by_columns) const
   return linears_.recipe == TeRecipe::current ? whole - Expr(kWide) * elements : whole;
 }
 
+/// layernorm_linear.py, with_quantized_norm: the norm writes 16 bits where they are answered too,
+/// which are cast behind it: the rank's own rows, and all that it has gathered.
+Expr ProductCasts::cast_of_input(const Expr& given) const {
+  const bool by_columns = casts_columns_of_input();
+  if (!product_.behind_norm) return cast(given, by_columns);
+  if (!product_.returns_norm) return cast_behind_norm(given, by_columns);
+  const Expr own_rows = cast(given, by_columns);
+  return product_.gathered ? own_rows + cast(product_.input, false) : own_rows;
+}
+
+/// A tensor with one scale is gathered along rows, and transposed then.
+Expr ProductCasts::cast_of_gradient() const {
+  const Expr given = own(product_.output, product_.gathers_gradient);
+  if (!casts_columns_of_gradient()) return cast(given, false);
+  const bool later = product_.gathers_gradient && scales_tensors(linears_.recipe);
+  return later ? cast(given, false) + transposed(product_.output) : cast(given, true);
+}
+
 /// Weights of 16 bits are cast in a step's first micro-batch alone (get_weight_workspace with
 /// is_first_microbatch). Primary ones in 8 bits get transposes, or columns, once they are gathered
-/// (post_all_gather_processing); MXFP8's are cast from what was gathered in 16.
+/// (post_all_gather_processing); MXFP8's are cast from what was gathered in 16. Frozen ones stay as
+/// they were made.
 Expr ProductCasts::cast_of_weight() const {
+  if (!product_.trained && linears_.param_gather) return {};
   const Expr& elements = product_.weight_elements;
   const std::int64_t copies = te_copies(linears_.recipe, context_.policy.capability);
   const bool in_eight = linears_.param_gather && linears_.recipe != TeRecipe::mxfp8;
@@ -76,59 +99,75 @@ Expr ProductCasts::cast_of_weight() const {
 /// save_original_input of linear_proj (transformer/attention.py, from Transformer Engine 2.6 on):
 /// attention has kept its output already.
 bool ProductCasts::keeps_given() const {
-  return product_.of_attention && linears_.recipe != TeRecipe::delayed &&
+  return product_.trained && product_.of_attention && linears_.recipe != TeRecipe::delayed &&
          context_.policy.implementation.transformer_engine != TeRelease::te_2_2;
 }
 
-/// "All-gather is not supported with FP8 column-wise data": of tensors with one scale.
+/// Columns are the weight's gradient's (backward_needs_input). "All-gather is not supported with
+/// FP8 column-wise data": of tensors with one scale.
 bool ProductCasts::casts_columns_of_input() const {
-  return !keeps_given() && !(product_.gathers_input && scales_tensors(linears_.recipe));
+  return product_.trained && !keeps_given() &&
+         !(product_.gathers_input && scales_tensors(linears_.recipe));
+}
+
+/// LayerNormLinear and GroupedLinear, and every product of 2.2, make them for a frozen weight
+/// too.
+bool ProductCasts::casts_columns_of_gradient() const {
+  return product_.trained || product_.behind_norm || product_.grouped ||
+         context_.policy.implementation.transformer_engine == TeRelease::te_2_2;
 }
 
 Expr ProductCasts::gathered_gradient() const {
   const Expr along = one(product_.output);
-  return scales_tensors(linears_.recipe) ? along : Expr(2) * along;
+  const bool twice = casts_columns_of_gradient() && !scales_tensors(linears_.recipe);
+  return twice ? Expr(2) * along : along;
+}
+
+/// A frozen weight's backward wants nothing of the input; but LayerNormLinear saves the rows that
+/// it has multiplied, which it clears where it does not answer them in 16 bits.
+void ProductCasts::keep_input(BlockBuilder& block, TensorId x, const Expr& given, Op& op) const {
+  if (keeps_given()) {
+    op.saved.push_back(x);
+    return;
+  }
+  if (!product_.trained && !product_.returns_norm) {
+    op.forward_scratch.push_back(
+        scratch(block, {product_.name, "quantized input"}, {one(given)}, DType::uint8));
+    return;
+  }
+  // The rows, of which the columns take the place.
+  if (casts_columns_of_input() && te_copies(linears_.recipe, context_.policy.capability) > 1) {
+    op.forward_scratch.push_back(
+        scratch(block, {product_.name, "rows of the input"}, {one(given)}, DType::uint8));
+  }
+  const TensorId kept = block.make({product_.name, "quantized input"}, {one(given)}, DType::uint8);
+  op.outputs.push_back(kept);
+  op.saved.push_back(kept);
 }
 
 void ProductCasts::write_forward(BlockBuilder& block, TensorId x, Op& op) const {
-  const auto bytes = [&](std::string_view name, const Expr& count) {
-    return scratch(block, {product_.name, name}, {count}, DType::uint8);
-  };
   op.compute = row_.operand;
   // csrc/extensions/gemm.cpp: from 10.0 on blockwise tensors are multiplied as MXFP8's.
   const bool as_mxfp8 =
       linears_.recipe == TeRecipe::blockwise && context_.policy.capability >= kBlackwell;
   op.casts.scaling = as_mxfp8 ? row_of(TeRecipe::mxfp8).scaling : row_.scaling;
-  const Expr given = own(product_.input, product_.gathers_input);
-  op.casts.forward = product_.behind_norm ? cast_behind_norm(given, casts_columns_of_input())
-                                          : cast(given, casts_columns_of_input());
+  const bool gathers = product_.gathers_input || product_.gathered;
+  const Expr given = own(product_.input, gathers);
+  op.casts.forward = cast_of_input(given);
   op.casts.in_a_step = cast_of_weight();
-  const Expr& output = product_.output;
-  const bool columns_later = product_.gathers_gradient && scales_tensors(linears_.recipe);
-  op.casts.backward = cast(own(output, product_.gathers_gradient), !columns_later);
-  if (columns_later) op.casts.backward += transposed(output);
+  op.casts.backward = cast_of_gradient();
   if (keeps_given()) {
     // linear.py, backward: columns alone, but of tensors with one scale, whose rows they are made
     // of.
     op.casts.backward += cast(product_.input, scales_tensors(linears_.recipe));
-  } else if (product_.gathers_input) {
+  } else if (product_.trained && product_.gathers_input) {
     op.casts.backward += transposed(product_.input);
   }
   op.saved = product_.weights;
-  if (keeps_given()) {
-    op.saved.push_back(x);
-  } else {
-    // The rows, of which the columns take the place.
-    if (casts_columns_of_input() && te_copies(linears_.recipe, context_.policy.capability) > 1) {
-      op.forward_scratch.push_back(bytes("rows of the input", one(given)));
-    }
-    const TensorId kept =
-        block.make({product_.name, "quantized input"}, {one(given)}, DType::uint8);
-    op.outputs.push_back(kept);
-    op.saved.push_back(kept);
-  }
-  if (product_.gathers_input) {
-    op.forward_scratch.push_back(bytes("gathered input", one(product_.input)));
+  keep_input(block, x, given, op);
+  if (gathers) {
+    op.forward_scratch.push_back(
+        scratch(block, {product_.name, "gathered input"}, {one(product_.input)}, DType::uint8));
   }
 }
 
@@ -137,8 +176,9 @@ void ProductCasts::begin(BlockBuilder& block, BackwardWriter& backward) {
     const TensorId like = scratch(block, {product_.name, name}, {count}, DType::uint8);
     made_.push_back(backward.make(like, DType::uint8));
   };
-  make("quantized gradient", both(product_.output));
-  if (!product_.gathers_input && !keeps_given()) return;
+  const Expr& output = product_.output;
+  make("quantized gradient", casts_columns_of_gradient() ? both(output) : one(output));
+  if (!product_.trained || (!product_.gathers_input && !keeps_given())) return;
   make("columns of the input", transposes_ ? both(product_.input) : one(product_.input));
 }
 
@@ -162,16 +202,20 @@ void add_messages(Op& op, const MegatronContext& context, const ParallelProduct&
     op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = casts.gathered_gradient()}};
     return;
   }
-  const auto beside = [](MessageKind kind, const Expr& bytes) {
-    return Message{.kind = kind, .bytes = bytes, .asynchronous = true};
+  // Beside the product that makes the weight's gradient, where that is wanted.
+  const bool trained = op.adds_to_buffer.has_value();
+  const auto beside = [trained](MessageKind kind, const Expr& bytes) {
+    return Message{.kind = kind, .bytes = bytes, .asynchronous = trained};
   };
   if (!product.gathers) {
+    // Gathered before the product, it is reduced behind it.
+    if (product.returned && context.sequence) return;
     op.backward_messages = {beside(MessageKind::all_reduce, wide * product.in)};
     return;
   }
   op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = casts.gathered_input()}};
-  op.backward_messages = {beside(MessageKind::all_gather, casts.gathered_input()),
-                          beside(MessageKind::reduce_scatter, wide * product.in)};
+  if (trained) op.backward_messages = {beside(MessageKind::all_gather, casts.gathered_input())};
+  op.backward_messages.push_back(beside(MessageKind::reduce_scatter, wide * product.in));
 }
 
 }  // namespace
@@ -182,6 +226,7 @@ TensorId quantized_product(BlockBuilder& block, const MegatronContext& context,
   const Expr tokens = product.duplicated ? context.routed_tokens() : context.b * context.s;
   const bool scatters = product.by_rows && context.sequence;
   const TensorId weight = block.parameter({product.name, "weight"}, {product.out, product.in});
+  const bool trained = block.needs_gradient(weight);
   ProductCasts casts(context, {.name = product.name,
                                .weights = {weight},
                                .weight_elements = product.in * product.out,
@@ -190,13 +235,16 @@ TensorId quantized_product(BlockBuilder& block, const MegatronContext& context,
                                .gathers_input = product.gathers,
                                .gathers_gradient = scatters,
                                .of_attention = product.name == kAttentionOutput,
-                               .behind_norm = !product.by_rows && !product.duplicated});
+                               .behind_norm = !product.by_rows && !product.duplicated,
+                               .trained = trained,
+                               .returns_norm = product.returned.has_value(),
+                               .gathered = product.returned && *product.returned != x});
   Op op;
   op.kind = OpKind::linear;
   op.name = product.name;
   op.inputs = {x, weight};
   op.workspace = Workspace::transformer_engine;
-  op.adds_to_buffer = weight;
+  if (trained) op.adds_to_buffer = weight;
   if (product.bias) op.inputs.push_back(block.parameter({product.name, "bias"}, {product.out}));
   const bool on_shards = scatters || product.duplicated;
   const TensorId out =
@@ -211,21 +259,21 @@ TensorId quantized_product(BlockBuilder& block, const MegatronContext& context,
   add_messages(op, context, product, casts);
   BackwardWriter backward(op);
   casts.begin(block, backward);
+  std::optional<BackwardWriter::Made> partial;
   if (product.gathers) {
     const TensorId like =
         scratch(block, {product.name, "partial gradient"}, context.tokens(product.in), dtype);
-    const auto partial = backward.make(like, dtype);
+    partial = backward.make(like, dtype);
     backward.give(x, backward.make(x, dtype));
-    casts.end(backward);
-    backward.drop(partial);
   } else {
-    backward.give(x, backward.make(x, dtype));
-    casts.end(backward);
+    give_input_gradient(backward, context, product, x);
   }
+  casts.end(backward);
+  if (partial) backward.drop(*partial);
   if (product.bias) backward.give(op.inputs.back(), backward.make(op.inputs.back(), dtype));
-  add_unread_gradient(block, context, op);
+  if (trained) add_unread_gradient(block, context, op);
   const Expr flops = Expr(2) * tokens * product.in * product.out;
-  block.emit(std::move(op), {flops, Expr(2) * flops});
+  block.emit(std::move(op), {flops, trained ? Expr(2) * flops : flops});
   for (const TensorId kept : block.ops().back().outputs) {
     if (kept != out) block.set_needs_gradient(kept, false);
   }

@@ -21,6 +21,10 @@ struct QuantizedProduct {
   bool gathers_gradient = false;  ///< of the output
   bool of_attention = false;      ///< reads what attention has answered and keeps
   bool behind_norm = false;       ///< a part of LayerNormLinear
+  bool trained = true;            ///< the weights want gradients
+  bool returns_norm = false;      ///< LayerNormLinear answers what it multiplies, in 16 bits
+  bool gathered = false;          ///< and has gathered that before it casts
+  bool grouped = false;           ///< of GroupedLinear
 };
 
 /// Casts of a product's operands, and the copies that they are.
@@ -47,11 +51,15 @@ class ProductCasts {
   [[nodiscard]] Expr both(const Expr& elements) const;
   [[nodiscard]] Expr cast(const Expr& elements, bool by_columns) const;
   [[nodiscard]] Expr cast_behind_norm(const Expr& elements, bool by_columns) const;
+  [[nodiscard]] Expr cast_of_input(const Expr& given) const;
+  [[nodiscard]] Expr cast_of_gradient() const;
   [[nodiscard]] Expr cast_of_weight() const;
   [[nodiscard]] Expr transposed(const Expr& elements) const;
   [[nodiscard]] Expr own(const Expr& elements, bool gathered) const;
   [[nodiscard]] bool keeps_given() const;
   [[nodiscard]] bool casts_columns_of_input() const;
+  [[nodiscard]] bool casts_columns_of_gradient() const;
+  void keep_input(BlockBuilder& block, TensorId x, const Expr& given, Op& op) const;
 
   const MegatronContext& context_;
   QuantizedProduct product_;
@@ -61,7 +69,8 @@ class ProductCasts {
   std::vector<BackwardWriter::Made> made_;
 };
 
-/// TELinear's and TELayerNormColumnParallelLinear's product, by columns or rows.
+/// TELinear's and TELayerNormColumnParallelLinear's product, by columns or rows, of a weight that
+/// is trained or frozen.
 TensorId quantized_product(BlockBuilder& block, const MegatronContext& context,
                            const ParallelProduct& product, TensorId x);
 

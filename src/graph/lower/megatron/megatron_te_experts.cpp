@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/lower/megatron/megatron.hpp"
+#include "graph/lower/megatron/megatron_adapter.hpp"
 #include "graph/lower/megatron/megatron_quantized.hpp"
 #include "memest/units/int128.hpp"
 
@@ -34,9 +35,12 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
   for (std::int64_t i = 0; i < product.count; ++i) {
     op.inputs.push_back(block.parameter({product.name, "weight"}, {product.out, product.in}));
   }
+  // grouped_linear.py: inputmats are not saved where no weight wants a gradient.
+  const bool trained = block.needs_gradient(op.inputs.back());
   op.saved = op.inputs;
+  if (!trained) op.saved.erase(op.saved.begin());
   op.workspace = Workspace::transformer_engine;
-  op.adds_to_buffer = op.inputs.back();
+  if (trained) op.adds_to_buffer = op.inputs.back();
   const std::size_t read = op.inputs.size();
   for (std::int64_t i = 0; i < product.count && product.bias; ++i) {
     op.inputs.push_back(block.parameter({product.name, "bias"}, {product.out}));
@@ -53,7 +57,9 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
                                            op.inputs.begin() + static_cast<std::ptrdiff_t>(read)},
                                .weight_elements = Expr(product.count) * product.in * product.out,
                                .input = rows * product.in,
-                               .output = rows * product.out});
+                               .output = rows * product.out,
+                               .trained = trained,
+                               .grouped = true});
     casts->write_forward(block, x, op);
   }
   BackwardWriter backward(op);
@@ -64,13 +70,13 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
     backward.give(op.inputs[i], backward.make(op.inputs[i], dtype));
   }
   op.keeps_unread = context.policy.implementation.transformer_engine == TeRelease::te_2_11;
-  if (!op.keeps_unread) {
+  if (trained && !op.keeps_unread) {
     // As many as there are weights, alive together.
     const Shape weights = {Expr(product.count), product.out, product.in};
     backward.reserve(scratch(block, {product.name, "unread gradients"}, weights, dtype), dtype);
   }
   const Expr flops = Expr(2 * product.count) * product.rows * product.in * product.out;
-  block.emit(std::move(op), {flops, Expr(2) * flops});
+  block.emit(std::move(op), {flops, trained ? Expr(2) * flops : flops});
   for (const TensorId kept : block.ops().back().outputs) {
     if (kept != out) block.set_needs_gradient(kept, false);
   }
@@ -202,17 +208,20 @@ TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorI
   const Expr rows = rows_of_expert(context) * context.expert_cut();
   tokens = copied_rows(block, context, {"pad_experts", "tokens"}, tokens);
   probabilities = copied_rows(block, context, {"pad_experts", "probabilities"}, probabilities);
-  const TensorId both = grouped_product(
-      block, context,
-      {"expert_up_proj", count, rows, context.h, Expr(2) * g, context.experts->expert_bias},
-      tokens);
+  const TensorId both = adapted_experts(
+      block, context, {"expert_up_proj", context.h, Expr(2) * g, tokens},
+      grouped_product(
+          block, context,
+          {"expert_up_proj", count, rows, context.h, Expr(2) * g, context.experts->expert_bias},
+          tokens));
   const TensorId active =
       compiled_weighted_swiglu(block, {Expr(count), rows, g}, both, probabilities);
   // TEGroupedMLP.forward, activation_recompute: what the activation answers is thrown away behind
   // linear_fc2.
   block.ops().back().remade = Remade::expert_activation;
-  const TensorId down =
-      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active);
+  const TensorId down = adapted_experts(
+      block, context, {"expert_down_proj", g, context.h, active},
+      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active));
   block.ops().back().drops = Remade::expert_activation;
   const TensorId out = copied_rows(block, context, {"unpad_experts", "rows"},
                                    with_expert_biases(block, context, down, probabilities));
