@@ -39,7 +39,10 @@ struct MegatronContext {
   std::optional<LatentAttention> latent = {};
   std::optional<TeLinears> quantized = {};  ///< of the layer that is written
   std::int64_t window = 0;                  ///< the same: tokens back, 0 where all are seen
-  const LoraAdapter* adapter = nullptr;     ///< that is trained, in the weights' type; null: none
+  /// GPTModel.forward names what was embedded until it returns: seen where no layer keeps it so
+  /// long.
+  [[nodiscard]] bool names_embedded() const { return adapter != nullptr || policy.offloads_layers; }
+  const LoraAdapter* adapter = nullptr;  ///< that is trained, in the weights' type; null: none
 
   [[nodiscard]] Precision precision() const {
     Precision types{policy.weights, policy.weights, false, {}, policy.gradients};

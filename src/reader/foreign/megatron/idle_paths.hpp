@@ -42,7 +42,6 @@ inline constexpr std::string_view kHabitPaths[] = {"model.pipeline_model_paralle
                                                    "model.deallocate_pipeline_outputs",
                                                    "model.wgrad_deferral_limit",
                                                    "model.overlap_p2p_comm_warmup_flush",
-                                                   "model.cpu_offloading_num_layers",
                                                    "model._cpu_offloading_context",
                                                    "model.cpu_offloading_activations",
                                                    "model.cpu_offloading_weights",
