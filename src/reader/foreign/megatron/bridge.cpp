@@ -108,6 +108,7 @@ constexpr KeyRow kRefused[] = {
     refused_key("peft", "none", "an adapter on Megatron's layers"),
     refused_key("dist.use_torch_fsdp2", "false", "FSDP2 around Megatron's layers"),
     refused_key("optimizer.optimizer_cpu_offload", "false", "Megatron's optimizer on the host"),
+    refused_key("model.cpu_offloading_activations", "true", "offload of weights alone in Megatron"),
     refused_key("model.fine_grained_activation_offloading", "false",
                 "offload of activations in Megatron"),
     refused_key("model.mtp_num_layers", "0|none", "prediction of several tokens"),

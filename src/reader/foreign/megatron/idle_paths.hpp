@@ -43,7 +43,6 @@ inline constexpr std::string_view kHabitPaths[] = {"model.pipeline_model_paralle
                                                    "model.wgrad_deferral_limit",
                                                    "model.overlap_p2p_comm_warmup_flush",
                                                    "model._cpu_offloading_context",
-                                                   "model.cpu_offloading_activations",
                                                    "model.cpu_offloading_weights",
                                                    "model.cpu_offloading_double_buffering",
                                                    "model.barrier_with_L1_time",
