@@ -45,6 +45,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
       row_of(training.implementation.framework).keeps_contractions && selects;
   // Recomputed tensors were never on the host.
   if (!recomputes) policy.saves_on_cpu = training.offload_activations;
+  policy.offloads_layers = training.offloaded_layers > 0;
   policy.teacher = training.teacher;
   if (training.loss == TrainingLoss::sum_of_logits) policy.end = ForwardEnd::sum_of_logits;
   return policy;

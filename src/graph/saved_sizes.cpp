@@ -1,5 +1,8 @@
 #include "memest/graph/saved_sizes.hpp"
 
+#include <algorithm>
+#include <set>
+
 #include "memest/graph/unpacked.hpp"
 #include "memest/units/int128.hpp"
 
@@ -37,6 +40,25 @@ SavedSizes saved_sizes(const Graph& graph, const CheckpointPlan& plan) {
     add(sizes, narrow_to_int64(input.bytes().evaluate(graph.sizes)),
         plan.checkpoints_of(end) - plan.checkpoints_of(layer));
     layer = end;
+  }
+  return sizes;
+}
+
+SavedSizes offloaded_sizes(const Graph& graph, std::int64_t layers) {
+  SavedSizes sizes;
+  for (const BlockRun& run : graph.order) {
+    const Block& block = graph.blocks[run.block];
+    if (!block.checkpointable || layers == 0) continue;
+    const std::int64_t times = std::min(layers, run.repeat);
+    layers -= times;
+    std::set<TensorId> storages;
+    for (const Op& op : block.ops) {
+      for (const TensorId storage : listed_by(block, op, graph.sizes)) storages.insert(storage);
+    }
+    for (const TensorId storage : storages) {
+      const Expr bytes = block.tensors[storage].bytes();
+      add(sizes, narrow_to_int64(bytes.evaluate(graph.sizes)), times);
+    }
   }
   return sizes;
 }

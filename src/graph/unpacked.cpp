@@ -85,4 +85,15 @@ std::vector<UnpackedTensor> unpacked_by(const Block& block, const Op& op, const 
   return unpacked;
 }
 
+std::vector<TensorId> listed_by(const Block& block, const Op& op, const Bindings& sizes) {
+  std::vector<TensorId> listed;
+  for (const UnpackedTensor& one : unpacked_by(block, op, sizes)) {
+    const TensorId storage = block.tensors[one.tensor].storage;
+    if (block.tensors[storage].role == Role::parameter) continue;
+    if (one.lying != Lying::by_rows && op.kind != OpKind::attention) continue;
+    if (std::ranges::find(listed, storage) == listed.end()) listed.push_back(storage);
+  }
+  return listed;
+}
+
 }  // namespace memest

@@ -66,6 +66,7 @@ class HostWriter {
 
   HostMemory write() && {
     if (job_.training->offload_activations) write_saved_tensors();
+    if (job_.training->offloaded_layers > 0) write_offloaded_layers();
     if (!offload_.any()) return std::move(memory_);
     if (units_of(sharding_) != nullptr) {
       write_fsdp2();
@@ -144,6 +145,22 @@ class HostWriter {
     for (const auto& [bytes, count] : saved_sizes(graph_, plan)) {
       term.bytes += Bytes(bytes) * count;
       if (pinned) term.pinned += Bytes(power_of_two_from(bytes)) * count;
+    }
+    memory_.terms.push_back(std::move(term));
+  }
+
+  /// OffloadableLayerState.start_offload: torch.empty_like(tensor, pin_memory=True) a tensor; all
+  /// layers' stand there behind the forward, and go layer by layer in the backward.
+  void write_offloaded_layers() {
+    HostTerm term{.name = "saved tensors of layers",
+                  .bytes = {},
+                  .pinned = {},
+                  .on_nvme = false,
+                  .formula = "what the layers' nodes save, each once a layer, without parameters",
+                  .source = "cpu_offload.py, Transformer Engine 2.11"};
+    for (const auto& [bytes, count] : offloaded_sizes(graph_, job_.training->offloaded_layers)) {
+      term.bytes += Bytes(bytes) * count;
+      term.pinned += Bytes(power_of_two_from(bytes)) * count;
     }
     memory_.terms.push_back(std::move(term));
   }
@@ -361,14 +378,14 @@ bool loads_into_host(const Job& job) {
 }
 
 bool takes_host_memory(const Job& job) {
-  return job.training && (job.parallelism.offload.any() || job.training->offload_activations ||
-                          loads_into_host(job));
+  return job.training &&
+         (job.parallelism.offload.any() || job.training->saves_on_host() || loads_into_host(job));
 }
 
 std::optional<HostMemory> host_memory_of(const Graph& graph, const Job& job) {
   if (!takes_host_memory(job)) return std::nullopt;
   HostMemory memory;
-  if (job.parallelism.offload.any() || job.training->offload_activations) {
+  if (job.parallelism.offload.any() || job.training->saves_on_host()) {
     memory = HostWriter(graph, job).write();
   }
   if (!loads_into_host(job)) return memory;

@@ -156,10 +156,68 @@ double saved_tensor_seconds(const Graph& graph, const TrainingSpec& training, co
   return seconds;
 }
 
+PassSeconds waits_for_copies(const CopiedLayers& copied) {
+  const auto& [layers, offloaded, of_layer, leaving, coming] = copied;
+  const std::int64_t kept = layers - offloaded;
+  PassSeconds waits;
+  double now = 0;     // of the computing stream
+  double copies = 0;  // of the other one
+  std::vector<double> left(static_cast<std::size_t>(offloaded));
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    if (layer >= kept) {
+      const double until = left[static_cast<std::size_t>(layer - kept)];
+      waits.forward += std::max(0.0, until - now);
+      now = std::max(now, until);
+    }
+    const double begun = now;
+    now += of_layer.forward;
+    if (layer >= offloaded) continue;
+    // Each tensor's event lets its copy begin as soon as it is there; the last one ends the layer.
+    copies = std::max(std::max(copies, begun) + leaving, now);
+    left[static_cast<std::size_t>(layer)] = copies;
+  }
+  std::vector<double>& back = left;
+  copies = now;
+  for (std::int64_t layer = layers - 1; layer >= 0; --layer) {
+    const std::int64_t next = layer + 1 - kept;
+    if (next >= 0 && next < offloaded) {
+      copies = std::max(copies, now) + coming;
+      back[static_cast<std::size_t>(next)] = copies;
+    }
+    if (layer < offloaded) {
+      const double until = back[static_cast<std::size_t>(layer)];
+      waits.backward += std::max(0.0, until - now);
+      now = std::max(now, until);
+    }
+    now += of_layer.backward;
+  }
+  return waits;
+}
+
+double offloaded_layer_seconds(const OffloadedModel& model, const GpuLaws& laws, Outlook outlook) {
+  const auto& [graph, training, passes] = model;
+  if (training.offloaded_layers == 0) return 0;
+  const auto layers = static_cast<double>(graph.layers());
+  CopiedLayers copied{.layers = graph.layers(),
+                      .offloaded = training.offloaded_layers,
+                      .of_layer = {passes.forward / layers, passes.backward / layers}};
+  const auto offloaded = static_cast<double>(training.offloaded_layers);
+  for (const auto& [bytes, count] : offloaded_sizes(graph, training.offloaded_layers)) {
+    const auto each = [&](TransferPath path) {
+      return static_cast<double>(count) / offloaded *
+             laws.price(TransferShape{path, bytes}).at(outlook);
+    };
+    copied.leaving += each(TransferPath::device_to_host_pinned);
+    copied.coming += each(TransferPath::host_to_device_pinned);
+  }
+  const PassSeconds waits = waits_for_copies(copied);
+  return waits.forward + waits.backward;
+}
+
 std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& laws) {
   const HostOffload& offload = job.parallelism.offload;
   const std::optional<SaveOnCpu>& saved = job.training->offload_activations;
-  if (!offload.any() && !saved) return std::nullopt;
+  if (!offload.any() && !job.training->saves_on_host()) return std::nullopt;
   if (!laws.know_transfers()) {
     return Unavailable{"no PCIe generation is known for " + job.hardware.gpu.name +
                        ", so what the host sends has no time"};

@@ -42,6 +42,30 @@ HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, c
 double saved_tensor_seconds(const Graph& graph, const TrainingSpec& training, const GpuLaws& laws,
                             Outlook outlook);
 
+/// The layers of a pass around which Transformer Engine's offload copies (LayerOffload of memory):
+/// in a stream of its own, beside the one that computes.
+struct CopiedLayers {
+  std::int64_t layers = 0;
+  std::int64_t offloaded = 0;  ///< the first ones
+  PassSeconds of_layer;        ///< each computes so long
+  double leaving = 0;          ///< and its copy to the host takes so long
+  double coming = 0;
+};
+
+/// Seconds that the computing stream waits for copies: layer L − N + i of the forward for the copy
+/// of layer i, the backward of layer i for its own, which begins with that of layer L − 1 − N + i.
+PassSeconds waits_for_copies(const CopiedLayers& copied);
+
+/// One micro-step of such a model, whose layers take `passes` together. `graph` has its sizes
+/// bound.
+struct OffloadedModel {
+  const Graph& graph;
+  const TrainingSpec& training;
+  PassSeconds passes;
+};
+/// Seconds that it waits so.
+double offloaded_layer_seconds(const OffloadedModel& model, const GpuLaws& laws, Outlook outlook);
+
 /// Why a job that offloads has no step time; empty where it has one.
 std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& laws);
 

@@ -179,6 +179,11 @@ class StepAccount {
     if (parallelism_.offload.any()) add_host(result, most, {optimizer_bytes, clipping_bytes});
     result.host += micro_steps() * saved_tensor_seconds(*work.graph, *model_.job_->training,
                                                         model_.links_->laws(), model_.outlook_);
+    const PassTimes& layers = model_.before_.back().passes;
+    const OffloadedModel offloaded{
+        *work.graph, *model_.job_->training, {layers.forward, layers.backward}};
+    result.host +=
+        micro_steps() * offloaded_layer_seconds(offloaded, model_.links_->laws(), model_.outlook_);
   }
 
   /// Adds the optimizer's and the clipping's traffic, where the host does them.

@@ -226,6 +226,7 @@ std::string megatron_spec(Draws& draws) {
        << ", clip_gradients: " << draws.flag() << ", recompute: "
        << draws.one_of("none", "full", "selective", "{full: {method: block, layers: 1}}",
                        "{selective: [attention-core, feed-forward]}")
+       << draws.one_of("", "", ", offload_activations: {method: cpu_offloading, layers: 4}")
        << ", implementation: {name: megatron, layers: " << (te ? "te" : "local");
   if (te) text << draws.one_of("", ", attention: flash-2", ", loss: te");
   text << "}}\nparallelism: {data: " << draws.one_of(1, 2, 8) << ", tensor: " << tensor

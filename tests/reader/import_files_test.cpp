@@ -268,6 +268,19 @@ TEST_CASE("products in 8 and 4 bits are those of Megatron's flags, and of Bridge
   CHECK(value_of(whole, "training.precision") == "megatron-bf16-grad");
 }
 
+TEST_CASE("so many layers are offloaded as Megatron's flag says, or as Bridge's two fields do") {
+  CHECK(value_of(megatron("--cpu-offloading-num-layers 3"), "training.offload_activations") ==
+        "method:cpu_offloading layers:3");
+  CHECK(value_of(megatron("--cpu-offloading-num-layers 0"), "training.offload_activations") ==
+        "nothing");
+  CHECK(value_of(bridge("  cpu_offloading: true\n  cpu_offloading_num_layers: 3\n"),
+                 "training.offload_activations") == "method:cpu_offloading layers:3");
+  CHECK(value_of(bridge("  cpu_offloading_num_layers: 3\n"), "training.offload_activations") ==
+        "nothing");
+  CHECK(refusal_of(bridge("  cpu_offloading_activations: false\n")) ==
+        "offload of weights alone in Megatron is not available yet");
+}
+
 TEST_CASE("GPUs are those of the launcher or the batch system, where they divide into the ranks") {
   const std::string flags =
       " a.py --num-layers 8 --num-attention-heads 8 --tensor-model-parallel-size 4\n";

@@ -59,6 +59,7 @@ struct LoweringPolicy {
   /// Saved tensors of the layers wait on the host. From page-locked memory they come back
   /// packed, and so are gradients like them.
   std::optional<SaveOnCpu> saves_on_cpu = {};
+  bool offloads_layers = false;  ///< TrainingSpec::offloaded_layers: those of some layers do
   bool key_value_cache = false;  ///< transformers' DynamicCache, filled by the forward
   /// Tokens that generate()'s cache holds before the pass; absent: no pass of generate().
   std::optional<std::int64_t> past = {};

@@ -16,4 +16,8 @@ using SavedSizes = std::map<std::int64_t, std::int64_t>;
 /// Layers of one stage. `graph` has its sizes bound.
 SavedSizes saved_sizes(const Graph& graph, const CheckpointPlan& plan);
 
+/// Those of what Transformer Engine's offload copies of the first `layers`: each storage once a
+/// layer, however many of its nodes save it.
+SavedSizes offloaded_sizes(const Graph& graph, std::int64_t layers);
+
 }  // namespace memest

@@ -103,6 +103,9 @@ struct TrainingSpec : ForwardSpec {
   Recompute recompute = NoRecompute{};
   std::optional<Bytes> recompute_budget = {};  ///< for which `recompute` was chosen
   std::optional<SaveOnCpu> offload_activations = {};
+  /// Layers, from the first on, whose saved tensors wait there: Transformer Engine's
+  /// get_cpu_offload_context, Megatron's cpu_offloading_num_layers.
+  std::int64_t offloaded_layers = 0;
   TrainingLoss loss = TrainingLoss::cross_entropy;
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;
@@ -113,6 +116,11 @@ struct TrainingSpec : ForwardSpec {
   std::int64_t steps = 2;     ///< how many the timeline replays
   std::optional<DataLoading> data = {};
   std::shared_ptr<const Teacher> teacher = nullptr;  ///< that is learned from; null: none
+
+  /// Saved tensors wait in the host's memory, by whatever hooks.
+  [[nodiscard]] bool saves_on_host() const {
+    return offload_activations.has_value() || offloaded_layers > 0;
+  }
 };
 
 }  // namespace memest

@@ -38,6 +38,7 @@ void BackwardPass::run(Slice sites) {
   recorder_.release(zeros);
   for (const std::uint32_t parameter : std::exchange(finished_, {})) accumulate(parameter);
   if (engine_.settings.hooks != nullptr) engine_.settings.hooks->end_backward();
+  if (engine_.offload) engine_.offload->end_backward();
   for (const Cell leaf : engine_.leaves) {
     now_.kept_with_loss.push_back(std::exchange(now_.slots[leaf], {}).storage);
   }
@@ -59,9 +60,10 @@ StorageId BackwardPass::gradient_of_logits() const {
 void BackwardPass::hook_before(const OpSite& site) {
   const bool last = site.op + 1 == order_.program(site).ops.size();
   BlockHooks* const hooks = engine_.settings.hooks;
-  if (hooks == nullptr) return;
-  if (last) hooks->before_backward(site.instance);
-  hooks->before_node(site);
+  if (hooks != nullptr && last) hooks->before_backward(site.instance);
+  // Node.register_prehook: behind the hooks of the tensor, which are the wrapper's.
+  if (engine_.offload && last) engine_.offload->before_backward(site.instance);
+  if (hooks != nullptr) hooks->before_node(site);
 }
 
 void BackwardPass::hook_after(const OpSite& site) const {
@@ -203,15 +205,21 @@ void BackwardPass::use_workspace(const Node& node, std::uint32_t step) {
   }
 }
 
+/// The storages that go with the node.
+Slice BackwardPass::held_by(const Node& node) const {
+  const bool listed = engine_.offload && engine_.offload->takes(node.site->instance);
+  return listed ? node.op->unlisted : node.op->saved;
+}
+
 void BackwardPass::drop_saved(Node& node) {
   if (node.unpacks && !node.recomputed) {
     for (const StorageId storage : node.unpacked) recorder_.release(storage);
     return node.unpacked.clear();
   }
-  for (std::uint32_t i = node.op->saved.begin; i < node.op->saved.end; ++i) {
-    const std::uint32_t place = i - node.op->saved.begin;
-    if (std::find(node.dropped.begin(), node.dropped.end(), place) != node.dropped.end()) continue;
+  const Slice held = held_by(node);
+  for (std::uint32_t i = held.begin; i < held.end; ++i) {
     const TensorId tensor = node.program->tensors[i];
+    if (std::ranges::find(node.dropped, tensor) != node.dropped.end()) continue;
     recorder_.release(now_.storages[order_.storage_cell(node.site->instance, tensor)]);
   }
   node.dropped.clear();
@@ -225,8 +233,11 @@ void BackwardPass::drop_saved(Node& node) {
 void BackwardPass::drop_early(Node& node, std::uint32_t place) {
   if (node.recomputed || node.unpacks || split_ != nullptr) return;
   const TensorId saved = node.program->tensors[node.op->saved.begin + place];
+  const Slice held = held_by(node);
+  const auto tensors = node.program->tensors.begin();
+  if (std::find(tensors + held.begin, tensors + held.end, saved) == tensors + held.end) return;
   recorder_.release(now_.storages[order_.storage_cell(node.site->instance, saved)]);
-  node.dropped.push_back(place);
+  node.dropped.push_back(saved);
 }
 
 void BackwardPass::hand_gradients(Node& node, StorageId kept) {

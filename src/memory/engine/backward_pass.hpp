@@ -51,8 +51,8 @@ class BackwardPass {
     std::vector<StorageId> extra_incoming;
     std::vector<StorageId> made;  ///< by BackwardTensor, and launches' scratch behind
     std::vector<StorageId> made_when_recomputed;
-    std::vector<StorageId> unpacked;     ///< what the node saved on the host
-    std::vector<std::uint32_t> dropped;  ///< of what the node saved
+    std::vector<StorageId> unpacked;  ///< what the node saved on the host
+    std::vector<TensorId> dropped;    ///< of what the node saved
     std::vector<CopiedLeaf> copied_leaves;
   };
   /// The sum of two gradients that cannot be added in place.
@@ -74,6 +74,7 @@ class BackwardPass {
   void unpack(Node& node);
   void run_steps(Node& node, Slice steps);
   void use_workspace(const Node& node, std::uint32_t step);
+  [[nodiscard]] Slice held_by(const Node& node) const;
   void drop_saved(Node& node);
   void drop_early(Node& node, std::uint32_t place);
   [[nodiscard]] StorageId first_saved(const Node& node) const;

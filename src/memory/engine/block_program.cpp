@@ -107,6 +107,11 @@ class Compiler {
       program_.tensors.insert(program_.tensors.end(), op.outputs.begin(), op.outputs.end());
     });
     made.saved = slice(program_.tensors, [&] { append_saved(op, made); });
+    made.listed = slice(program_.tensors, [&] {
+      const std::vector<TensorId> listed = listed_by(block_, op, sizes_);
+      program_.tensors.insert(program_.tensors.end(), listed.begin(), listed.end());
+    });
+    made.unlisted = slice(program_.tensors, [&] { append_unlisted(made.saved, made.listed); });
     made.packed = slice(program_.packed, [&] {
       for (const UnpackedTensor& one : unpacked_by(block_, op, sizes_)) {
         program_.packed.push_back({one.tensor, value(one.bytes), one.lying, one.made_by_op});
@@ -159,6 +164,18 @@ class Compiler {
       if (std::find(from, program_.tensors.end(), storage) == program_.tensors.end()) {
         program_.tensors.push_back(storage);
       }
+    }
+  }
+
+  [[nodiscard]] bool is_among(TensorId storage, Slice of) const {
+    const auto begin = program_.tensors.begin();
+    return std::find(begin + of.begin, begin + of.end, storage) != begin + of.end;
+  }
+
+  void append_unlisted(Slice saved, Slice listed) {
+    for (std::uint32_t i = saved.begin; i < saved.end; ++i) {
+      const TensorId storage = program_.tensors[i];
+      if (!is_among(storage, listed)) program_.tensors.push_back(storage);
     }
   }
 

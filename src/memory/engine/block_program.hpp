@@ -77,6 +77,8 @@ struct OpProgram {
   Slice launches;    ///< of `launches`, after the outputs are made
   Slice outputs;     ///< of `tensors`: all outputs, views too
   Slice saved;       ///< of `tensors`: distinct storages, without parameters
+  Slice listed;      ///< of `tensors`: those of `saved` that Transformer Engine's offload takes
+  Slice unlisted;    ///< and the others
   Slice packed;      ///< of `packed`: all that it saves, in the order in which it is unpacked
   Slice released;    ///< of `tensors`: storages
   Slice attributes;  ///< of `tensors`: storages that a module holds until its next forward

@@ -45,7 +45,14 @@ EngineState::EngineState(const Graph& graph, const ForwardOrder& forward_order,
                           ? engine_settings.buffers
                           : std::make_shared<LibraryBuffers>(engine_settings.workspaces, events)),
       buffers(*process_buffers),
-      attributes(forward_order, checkpoints, events) {}
+      attributes(forward_order, checkpoints, events) {
+  if (engine_settings.offloaded_layers == 0) return;
+  std::vector<bool> is_layer;
+  for (const BlockInstance& instance : forward_order.instances()) {
+    is_layer.push_back(graph.blocks[instance.block].checkpointable);
+  }
+  offload.emplace(is_layer, engine_settings.offloaded_layers, events);
+}
 
 FlightState fresh_flight(const ForwardOrder& order, const Checkpoints& checkpoints) {
   FlightState state;

@@ -12,6 +12,7 @@
 #include "memory/engine/flight_state.hpp"
 #include "memory/engine/forward_order.hpp"
 #include "memory/engine/process_state.hpp"
+#include "memory/timeline/layer_offload.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
@@ -19,7 +20,8 @@ namespace memest {
 struct EngineSettings {
   CheckpointPlan checkpoints;
   std::optional<SaveOnCpu> save_on_cpu = {};
-  std::int64_t tensor_ranks = 1;  ///< that share what a plan of Megatron's distributes
+  std::int64_t offloaded_layers = 0;  ///< see LayerOffload
+  std::int64_t tensor_ranks = 1;      ///< that share what a plan of Megatron's distributes
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad
@@ -93,6 +95,7 @@ struct EngineState {
   FlightState now;                           ///< of the running micro-step
   std::vector<ParameterGradient> gradients;  ///< by ForwardOrder::parameters()
   AutocastCache autocast;
+  std::optional<LayerOffload> offload = {};
   std::shared_ptr<LibraryBuffers> process_buffers;
   LibraryBuffers& buffers;
   ModuleAttributes attributes;

@@ -37,6 +37,7 @@ void ForwardPass::run(Slice sites) {
 void ForwardPass::hook_before(const OpSite& site) {
   const auto& ops = order_.program(site).ops;
   const bool first = !ops[site.op].by_caller && (site.op == 0 || ops[site.op - 1U].by_caller);
+  if (first && engine_.offload) engine_.offload->before_forward(site.instance);
   BlockHooks* const wrapper = hooks();
   if (wrapper == nullptr) return;
   if (first) wrapper->before_forward(site.instance);
@@ -211,8 +212,22 @@ void ForwardPass::launch(const Run& run, Slice launches) {
   recorder_.launch(steps.subspan(launches.begin, launches.end - launches.begin), label);
 }
 
+/// Transformer Engine's offload lists what a layer saves.
+Slice ForwardPass::list(const Run& run) {
+  if (!engine_.offload || !engine_.offload->takes(run.site.instance)) return run.op.saved;
+  for (std::uint32_t i = run.op.listed.begin; i < run.op.listed.end; ++i) {
+    const TensorId tensor = run.program.tensors[i];
+    Label label = label_of(run.site, {tensor, 0, Holding::activations});
+    label.origin = Origin::unpacked;
+    engine_.offload->push(run.site.instance,
+                          now_.storages[order_.storage_cell(run.site.instance, tensor)], label);
+  }
+  return run.op.unlisted;
+}
+
 void ForwardPass::save(const Run& run) {
-  for (std::uint32_t i = run.op.saved.begin; i < run.op.saved.end; ++i) {
+  const Slice by_node = list(run);
+  for (std::uint32_t i = by_node.begin; i < by_node.end; ++i) {
     const TensorId tensor = run.program.tensors[i];
     recorder_.retain(now_.storages[order_.storage_cell(run.site.instance, tensor)]);
   }

@@ -72,6 +72,8 @@ class ForwardPass {
   void drop_scratch(const Run& run, std::uint32_t index);
   void make_output(const Run& run, std::uint32_t index);
   void launch(const Run& run, Slice launches);
+  /// Answers what the node itself holds.
+  Slice list(const Run& run);
   void save(const Run& run);
   void pack(const Run& run, bool behind);
   [[nodiscard]] bool saves_on_host() const;

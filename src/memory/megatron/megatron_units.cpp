@@ -40,7 +40,9 @@ void MegatronUnits::find_buckets(const MegatronModel& model) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& shape = weights_.row(i).shape;
     const std::int64_t rows = shape.size() > 1 ? shape.front() : weights_.elements(i);
-    parameters[i] = {weights_.elements(i), weights_.elements(i) / rows};
+    parameters[i] = {.elements = weights_.elements(i),
+                     .row_elements = weights_.elements(i) / rows,
+                     .in_eight_bits = weights_.in_eight_bits(i)};
   }
   const auto& uses = order.parameters();
   for (std::size_t use = 0; use < uses.size(); ++use) {
@@ -51,9 +53,8 @@ void MegatronUnits::find_buckets(const MegatronModel& model) {
   states_.resize(buckets_.size());
   std::vector<std::size_t> bucket_of(parameters.size());
   std::int64_t in_layers = 0;
-  std::int64_t layers = 0;
+  const std::int64_t layers = std::ranges::count(is_layer_, true);
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    layers += buckets_[bucket].unit ? 1 : 0;
     for (const auto& placed : buckets_[bucket].placed) {
       bucket_of[placed.parameter] = bucket;
       if (buckets_[bucket].unit) in_layers += placed.elements;
@@ -81,6 +82,12 @@ Label MegatronUnits::label_of(std::size_t bucket, UnitTensor tensor) const {
   return label;
 }
 
+/// A Float8Tensor is stored as torch.uint8 (fp8_get_raw_data).
+std::int64_t MegatronUnits::weight_bytes(std::size_t bucket, std::int64_t elements) const {
+  const DType type = buckets_[bucket].in_eight_bits ? DType::fp8 : recipe_.weights;
+  return checked_multiply(elements, size_of(type));
+}
+
 /// _init_each_parameter_group_buffers: the share, the whole bucket that the weights move into, and
 /// the main weights' share; then the bucket goes.
 void MegatronUnits::make_shares() {
@@ -88,11 +95,10 @@ void MegatronUnits::make_shares() {
   std::int64_t shares = 0;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const UnitBucket& bucket = buckets_[i];
-    recorder_.allocate(checked_multiply(bucket.share, size_of(recipe_.weights)),
+    recorder_.allocate(weight_bytes(i, bucket.share),
                        loop_label(Holding::weights, LoopTensor::parameter_buffer));
     const HeldStorage whole =
-        recorder_.make(checked_multiply(bucket.elements, size_of(recipe_.weights)),
-                       label_of(i, UnitTensor::flat_weights));
+        recorder_.make(weight_bytes(i, bucket.elements), label_of(i, UnitTensor::flat_weights));
     // preserve_fp32_weights, whatever the model's own type is.
     recorder_.allocate(
         checked_multiply(bucket.share, size_of(DType::fp32)),
@@ -166,9 +172,8 @@ void MegatronUnits::gather(std::size_t bucket, Order order) {
     if (!asked[i] || states_[i].gathered.is_of_storage()) continue;
     states_[i].releasable = false;
     recycle();
-    states_[i].gathered =
-        recorder_.make(checked_multiply(buckets_[i].elements, size_of(recipe_.weights)),
-                       label_of(i, UnitTensor::flat_weights), Stream::all_gather);
+    states_[i].gathered = recorder_.make(weight_bytes(i, buckets_[i].elements),
+                                         label_of(i, UnitTensor::flat_weights), Stream::all_gather);
   }
 }
 

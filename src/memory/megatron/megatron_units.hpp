@@ -2,6 +2,8 @@
 // weights and gradients lie in equal shares of buckets, one a layer, and of what stands outside of
 // them.
 //
+// Weights that live in fp8 have buckets of their own in a layer, a byte an element.
+//
 //   gather   in the all-gather stream, before a layer runs, and ahead of it until 500 M elements,
 //            or a layer where that is more, are on their way: in the order of buckets in the
 //            forward, against it in the backward. A layer gives its weights back behind either
@@ -65,6 +67,8 @@ class MegatronUnits final : public BlockHooks, public SteppedStates {
   };
 
   void find_buckets(const MegatronModel& model);
+  /// Bytes of so many elements of the bucket's weights.
+  [[nodiscard]] std::int64_t weight_bytes(std::size_t bucket, std::int64_t elements) const;
   void gather(std::size_t bucket, Order order);
   [[nodiscard]] std::vector<bool> with_ahead(std::size_t bucket, Order order) const;
   void release(std::size_t bucket) { states_[bucket].gathered.drop(); }

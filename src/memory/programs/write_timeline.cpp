@@ -66,6 +66,7 @@ EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapp
   if (job.training) {
     settings.checkpoints = checkpoint_plan_of(*job.training, graph.layers());
     settings.save_on_cpu = job.training->offload_activations;
+    settings.offloaded_layers = job.training->offloaded_layers;
   }
   // torch.distributed.pipelining takes the loss whatever loop steps its schedule; Megatron's model
   // takes its own.

@@ -10,7 +10,7 @@ namespace {
 
 using Members = std::vector<std::size_t>;
 
-/// Step 1 and 2 of _get_parameter_groups: by unit, and outside of units by size.
+/// Step 1 and 2 of _get_parameter_groups: by unit and type, and outside of units by size.
 class BucketGroups {
  public:
   BucketGroups(const std::vector<BucketedParameter>& parameters, std::int64_t full)
@@ -26,7 +26,9 @@ class BucketGroups {
  private:
   Members& group_of(std::size_t parameter) {
     for (Members& group : groups_) {
-      if (parameters_[group.front()].unit == parameters_[parameter].unit) return group;
+      const BucketedParameter& first = parameters_[group.front()];
+      const BucketedParameter& one = parameters_[parameter];
+      if (first.unit == one.unit && first.in_eight_bits == one.in_eight_bits) return group;
     }
     return groups_.emplace_back();
   }
@@ -137,6 +139,7 @@ UnitBucket lay(Members members, const std::vector<BucketedParameter>& parameters
   grid.place();
   UnitBucket bucket;
   bucket.unit = parameters[members.front()].unit;
+  bucket.in_eight_bits = parameters[members.front()].in_eight_bits;
   bucket.placed = grid.placed();
   const std::int64_t whole = checked_multiply(cell, ranks);
   bucket.elements = checked_multiply((grid.end() + whole - 1) / whole, whole);

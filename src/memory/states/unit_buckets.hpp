@@ -13,6 +13,7 @@ struct BucketedParameter {
   std::int64_t elements = 0;
   std::int64_t row_elements = 1;           ///< behind the first dimension
   std::optional<std::uint32_t> unit = {};  ///< none: outside of the layers
+  bool in_eight_bits = false;              ///< such weights have buckets of their own
 };
 
 struct BucketRules {
@@ -29,6 +30,7 @@ struct UnitBucket {
     std::int64_t elements = 0;
   };
   std::optional<std::uint32_t> unit;
+  bool in_eight_bits = false;
   std::vector<Placed> placed;  ///< in the order in which they are copied into it
   std::int64_t elements = 0;   ///< with padding
   std::int64_t share = 0;      ///< of a rank

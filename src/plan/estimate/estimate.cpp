@@ -119,7 +119,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
   answer.host = host_memory_of(graph, job);
   if (answer.host) answer.host_need = host_need_of(answer.host->taken(), job, job.hardware);
   answer.saved = Unavailable{"without gradients nothing is saved for a backward pass"};
-  if (job.training && job.training->offload_activations) {
+  if (job.training && job.training->saves_on_host()) {
     answer.saved = Unavailable{"what autograd saves waits on the host, of which 'host' has it"};
   } else if (job.training) {
     answer.saved = saved_bytes_of(graph, *job.training);

@@ -199,7 +199,7 @@ class LargestOfKey {
     }
     // They have no formula.
     if (job.model.shared_layers) return false;
-    if (job.training && (job.training->offload_activations || job.training->teacher != nullptr)) {
+    if (job.training && (job.training->saves_on_host() || job.training->teacher != nullptr)) {
       return false;
     }
     const Ledger ledger = write_ledger(graph, job, rank.pipeline);
@@ -211,7 +211,7 @@ class LargestOfKey {
   /// A loader keeps batches on the host, which grow with the micro-batch, and saved tensors may
   /// wait there.
   static bool fits_host(const Graph& graph, const Job& job) {
-    const bool waits = job.training && job.training->offload_activations;
+    const bool waits = job.training && job.training->saves_on_host();
     if (!waits && !loads_into_host(job)) return true;
     const HostMemory host = *host_memory_of(graph, job);
     return host_need_of(host.taken(), job, job.hardware).verdict() == Verdict::fits;

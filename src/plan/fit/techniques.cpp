@@ -88,7 +88,7 @@ class TechniqueList {
   }
 
   void saved_tensors() {
-    if (training_.offload_activations) return;
+    if (training_.saves_on_host()) return;
     add({"saved tensors on the host",
          TechniqueGroup::saved_tensors,
          {"training.offload_activations={method: save_on_cpu, pin_memory: true}"},

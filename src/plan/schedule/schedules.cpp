@@ -265,6 +265,7 @@ std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& written) {
   Job job = written;
   job.training->recompute = NoRecompute{};
   job.training->offload_activations.reset();
+  job.training->offloaded_layers = 0;
   auto lowered = lower(job.model, policy_of(job));
   if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
   ScheduleAnswer answer;

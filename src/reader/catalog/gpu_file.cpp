@@ -72,6 +72,7 @@ GpuSpec gpu_of_file(const Value& file) {
   }
   gpu.memory_bandwidth = rate_at<BytesPerSecond>(facts, "memory_bandwidth", Dimension::byte_rate);
   gpu.link_bandwidth = rate_at<BytesPerSecond>(facts, "link_bandwidth", Dimension::byte_rate);
+  gpu.host_link = rate_at<BytesPerSecond>(facts, "host_link", Dimension::byte_rate);
   for (const DType type :
        {DType::fp32, DType::bf16, DType::fp16, DType::fp8, DType::fp4, DType::int8}) {
     const auto peak = rate_at<FlopsPerSecond>(facts, name_of(type), Dimension::flop_rate);

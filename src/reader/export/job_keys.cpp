@@ -39,6 +39,9 @@ std::string listed_stages(const Job& job) {
 }
 
 std::string offload_of_activations(const Job& job) {
+  if (const std::int64_t layers = training(job).offloaded_layers; layers > 0) {
+    return "{method: cpu_offloading, layers: " + written_as(layers) + "}";
+  }
   const auto& offload = training(job).offload_activations;
   if (!offload) return written_as(kNoneWord);
   return "{method: save_on_cpu, pin_memory: " + written_as(offload->pin_memory) + "}";

@@ -54,10 +54,15 @@ constexpr std::array kUnitRules = {
     Rule{"training", "float8",
          [](const Job& job) {
            const auto& linears = job.training->te_linears;
-           return in_units(job) && linears && linears->param_gather;
+           if (!in_units(job) || !linears || !linears->param_gather) return false;
+           // Where products want a transpose, fp8_create_transpose_cache makes one of each layer;
+           // MXFP8 has a buffer of transposes, blockwise weights are quantised in whole buckets.
+           return linears->recipe != TeRecipe::current ||
+                  te_copies(linears->recipe, te_capability(job.hardware.gpu)) > 1;
          },
-         "weights that Megatron-FSDP gathers in 8 bits are not available yet",
-         "leave 'param_gather' out, or write 'zero: 1'"},
+         "weights that Megatron-FSDP gathers in 8 bits with their transposes or in blocks are not "
+         "available yet",
+         "leave 'param_gather' out, write 'zero: 1', or use 'tensorwise' on a GPU of 10.0"},
     Rule{"training", "recompute",
          [](const Job& job) {
            return in_units(job) && !std::holds_alternative<NoRecompute>(job.training->recompute);

@@ -109,11 +109,102 @@ constexpr Unrecorded kUnrecorded[] = {
      "leave one of the two out"},
 };
 
+/// Megatron raises these of cpu_offloading (transformer_config.py, __post_init__).
+constexpr Unrecorded kRaised[] = {
+    {[](const Job& job) {
+       const DecoderSpec* decoder = decoder_of(job);
+       return decoder != nullptr && job.training->offloaded_layers >= decoder->layers();
+     },
+     "Megatron offloads fewer layers than the model has: the last one stays on the device",
+     "choose fewer 'layers'"},
+    {[](const Job& job) { return job.parallelism.pipeline > 1; },
+     "Megatron has no support for pipeline parallelism with CPU offloading",
+     "leave 'pipeline' or 'offload_activations' out"},
+    {[](const Job& job) { return !std::holds_alternative<NoRecompute>(job.training->recompute); },
+     "Megatron's CPU offloading does not work when activation recomputation is enabled",
+     "leave 'recompute' or 'offload_activations' out"},
+};
+
+/// Nobody has recorded or read these of it.
+constexpr Unrecorded kUnread[] = {
+    {[](const Job& job) { return job.training->implementation.framework != Framework::megatron; },
+     "cpu_offloading in another program than Megatron",
+     "use 'implementation: megatron', or 'method: save_on_cpu'"},
+    {[](const Job& job) {
+       const Implementation& implementation = job.training->implementation;
+       return implementation.layers == LayerSpec::legacy || implementation.deepspeed;
+     },
+     "cpu_offloading of Megatron's legacy layers", "leave 'offload_activations' out"},
+    // Before 2.11 the handler is another (AsyncDoubleBufferGroupOffloadHandler), which spreads the
+    // copies over the forward; NVTE_CPU_OFFLOAD_V1 asks for it since.
+    {[](const Job& job) {
+       return job.training->implementation.transformer_engine < TeRelease::te_2_11;
+     },
+     "the cpu_offloading of Transformer Engine before 2.11",
+     "leave 'transformer_engine' or 'offload_activations' out"},
+    {[](const Job& job) {
+       const DecoderSpec* decoder = decoder_of(job);
+       return decoder == nullptr || decoder->experts() != nullptr;
+     },
+     "cpu_offloading of a mixture of experts", "leave 'offload_activations' out"},
+    {[](const Job& job) {
+       const DecoderSpec* decoder = decoder_of(job);
+       const auto* softmax =
+           decoder == nullptr ? nullptr : std::get_if<SoftmaxAttention>(&decoder->attention);
+       return softmax == nullptr || softmax->sinks;
+     },
+     "cpu_offloading of latent attention and of sinks", "leave 'offload_activations' out"},
+    {[](const Job& job) { return job.parallelism.context > 1; },
+     "cpu_offloading over context-parallel ranks", "leave 'context' out"},
+    {[](const Job& job) { return job.model.adapter.has_value(); }, "cpu_offloading beside adapters",
+     "leave one of the two out"},
+};
+
+void check_layers(const SourceSpan& span, const Job& job, Diagnostics& diagnostics) {
+  for (const Unrecorded& one : kUnread) {
+    if (!one.asked(job)) continue;
+    return diagnostics.push_back(unavailable_at(span, one.noun, one.hint));
+  }
+  for (const Unrecorded& one : kRaised) {
+    if (one.asked(job)) diagnostics.push_back(error_at(span, one.noun, one.hint));
+  }
+}
+
+/// TransformerConfig.cpu_offloading_num_layers.
+std::int64_t offloaded_layers(const Value& written, const Value& method, Diagnostics& diagnostics) {
+  const Value* layers = written.find("layers");
+  const bool by_layer = method.text == "cpu_offloading";
+  if (by_layer && layers == nullptr) {
+    diagnostics.push_back(error_at(method.span, "cpu_offloading of no layers",
+                                   "write 'layers', as 8: Megatron's cpu_offloading_num_layers"));
+  } else if (!by_layer && layers != nullptr) {
+    diagnostics.push_back(error_at(layers->span, "'layers' is of the method cpu_offloading",
+                                   "leave it out, or write 'method: cpu_offloading'"));
+  }
+  const Value* pinned = written.find("pin_memory");
+  if (by_layer && pinned != nullptr && !as_flag(pinned).value_or(true)) {
+    diagnostics.push_back(error_at(pinned->span, "cpu_offloading copies to page-locked memory",
+                                   "leave 'pin_memory' out"));
+  }
+  return by_layer ? as_count(layers).value_or(0) : 0;
+}
+
 }  // namespace
 
+void read_activation_offload(const Value& training, TrainingSpec& spec, Diagnostics& diagnostics) {
+  const Value* written = training.find("offload_activations");
+  if (written == nullptr) return;
+  const Value* method = written->find("method");
+  if (method != nullptr) spec.offloaded_layers = offloaded_layers(*written, *method, diagnostics);
+  if ((method == nullptr ? written : method)->text != "save_on_cpu") return;
+  spec.offload_activations =
+      SaveOnCpu{.pin_memory = as_flag(written->find("pin_memory")).value_or(false)};
+}
+
 void check_offload_activations(const Value& root, const Job& job, Diagnostics& diagnostics) {
-  if (!job.training || !job.training->offload_activations) return;
+  if (!job.training || !job.training->saves_on_host()) return;
   const SourceSpan& span = root.find("training")->find("offload_activations")->span;
+  if (job.training->offloaded_layers > 0) return check_layers(span, job, diagnostics);
   for (const Unrecorded& one : kUnrecorded) {
     if (!one.asked(job)) continue;
     diagnostics.push_back(unavailable_at(span, one.noun, one.hint));

@@ -168,7 +168,9 @@ constexpr std::array kTeRules = {
     // arguments.py: "--fp8-param-gather only supported with distributed optimizer".
     TeRule{"param_gather",
            [](const Job& job, const TeLinears& linears) {
-             return linears.param_gather && !job.parallelism.distributed_optimizer;
+             const Parallelism& p = job.parallelism;
+             const bool in_units = p.zero == ZeroStage::optimizer_gradients_weights;
+             return linears.param_gather && !p.distributed_optimizer && !in_units;
            },
            "Megatron's distributed optimizer alone gathers weights that live in fp8",
            "write 'distributed_optimizer: true' in 'parallelism'"},

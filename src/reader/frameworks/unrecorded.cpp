@@ -40,7 +40,7 @@ constexpr MostlyNotRecorded kMostlyNotRecorded[] = {
      {[](const Job& job) { return job.parallelism.offload.any(); }, "beside an offloaded optimizer",
       "leave one of the two out"}},
     {Beside::saved_on_host,
-     {[](const Job& job) { return job.training && job.training->offload_activations.has_value(); },
+     {[](const Job& job) { return job.training && job.training->saves_on_host(); },
       "beside saved tensors on the host", "leave one of the two out"}},
     {Beside::replaced_modules,
      {[](const Job& job) { return job.forward() != nullptr && job.forward()->replaces_modules(); },

@@ -8,6 +8,7 @@
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/framework.hpp"
 #include "reader/frameworks/megatron.hpp"
+#include "reader/frameworks/offload_activations.hpp"
 #include "reader/job/read_implementation.hpp"
 #include "reader/job/read_optimizer.hpp"
 #include "reader/text/scalar.hpp"
@@ -72,7 +73,7 @@ class TrainingReader {
     read_hold_outputs(spec);
     read_optimizer(training_, spec, diagnostics_);
     spec.recompute = recompute();
-    spec.offload_activations = offload_activations();
+    read_activation_offload(training_, spec, diagnostics_);
     spec.clip_gradients = flag("clip_gradients");
     spec.zero_grad =
         text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
@@ -347,14 +348,6 @@ class TrainingReader {
     }
     std::ranges::sort(chosen.layers);
     return chosen;
-  }
-
-  [[nodiscard]] std::optional<SaveOnCpu> offload_activations() const {
-    const Value* written = training_.find("offload_activations");
-    if (written == nullptr) return std::nullopt;
-    const Value* method = written->find("method");
-    if ((method == nullptr ? written : method)->text != "save_on_cpu") return std::nullopt;
-    return SaveOnCpu{.pin_memory = as_flag(written->find("pin_memory")).value_or(false)};
   }
 
   [[nodiscard]] static FullRecompute full_recompute(const Value& full) {

@@ -18,6 +18,8 @@ constexpr std::string_view kLiger = "write implementation: {name: transformers, 
 constexpr std::string_view kAttention =
     "write implementation: {name: transformers, attention: sdpa}; flash-2 and eager are others";
 constexpr std::string_view kFullRecompute = "write recompute: full";
+constexpr std::string_view kCpuOffloading =
+    "write offload_activations: {method: cpu_offloading, layers: 8}";
 constexpr std::string_view kSaveOnCpu = "write offload_activations: save_on_cpu";
 constexpr std::string_view kSaveOnPinned =
     "write offload_activations: {method: save_on_cpu, pin_memory: true}";
@@ -92,6 +94,8 @@ constexpr ForeignWord kWords[] = {
     {"offloaded", kSaveOnCpu, "recompute"},
     {"offload", kSaveOnCpu, "recompute"},
     {"save_on_cpu", kSaveOnCpu},
+    {"cpu_offloading_num_layers", kCpuOffloading},
+    {"cpu_offloading", kCpuOffloading},
     {"save_on_cpu", kSaveOnCpu, "recompute"},
     {"activation_offloading",
      "OffloadActivations of trl is not available yet; PyTorch has offload_activations: "

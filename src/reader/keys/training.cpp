@@ -79,16 +79,26 @@ constexpr Key kRecomputeKeys[] = {
 // torch/autograd/graph.py; trl's and torchtune's OffloadActivations is another mechanism.
 constexpr Word kActivationOffloads[] = {
     {"none"}, {"save_on_cpu"}, {"OffloadActivations", "OffloadActivations of trl and torchtune"}};
+// transformer_engine/pytorch/cpu_offload.py, by Megatron's name of it.
+constexpr Word kActivationMethods[] = {
+    {"none"},
+    {"save_on_cpu"},
+    {"cpu_offloading"},
+    {"OffloadActivations", "OffloadActivations of trl and torchtune"}};
 constexpr Key kActivationOffloadKeys[] = {
     {.name = "method",
-     .shapes = {choice(kActivationOffloads)},
-     .doc = "torch.autograd.graph.save_on_cpu around forward and loss.",
+     .shapes = {choice(kActivationMethods)},
+     .doc = "torch.autograd.graph.save_on_cpu around forward and loss, or Megatron's "
+            "cpu_offloading, which is Transformer Engine's.",
      .required = true,
      .usual = "save_on_cpu"},
     {.name = "pin_memory",
      .shapes = {flag()},
      .fallback = "false",
-     .doc = "Into page-locked memory."},
+     .doc = "Into page-locked memory, where cpu_offloading always copies."},
+    {.name = "layers",
+     .shapes = {count(1, kMaxLayers)},
+     .doc = "Of cpu_offloading: so many of the model's layers, from the first on."},
 };
 
 // Optimizer.zero_grad(set_to_none=True) is PyTorch's default.

@@ -95,6 +95,9 @@ std::string setting_of(const Job& job) {
                                 job.training->gradient_accumulation));
     parts.push_back(recompute_of(*job.training));
     if (job.training->offload_activations) parts.emplace_back("saved tensors on the host");
+    if (const std::int64_t layers = job.training->offloaded_layers; layers > 0) {
+      parts.push_back(fmt::format("saved tensors of {} layers on the host", layers));
+    }
     if (const auto& teacher = job.training->teacher) {
       parts.push_back("taught by " + teacher->model.name);
     }

@@ -187,7 +187,7 @@ void add_collectives(GpuProfile& profile, const GpuSpec& gpu) {
 }
 
 void add_transfers(GpuProfile& profile, const GpuSpec& gpu) {
-  const auto rate = pcie_rate_of(gpu);
+  const auto rate = gpu.host_link ? gpu.host_link->value.value() / 2 : pcie_rate_of(gpu);
   if (!rate) return;
   for (const TransferPath path :
        {TransferPath::host_to_device_pinned, TransferPath::device_to_host_pinned}) {

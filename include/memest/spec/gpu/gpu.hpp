@@ -70,6 +70,8 @@ struct GpuSpec {
   std::optional<Fact<Hertz>> boost_clock;
   std::optional<Fact<Bytes>> l2_cache;
   std::optional<Fact<BytesPerSecond>> link_bandwidth;  ///< to its peers, both directions summed
+  /// To its host's memory where that is no PCI Express (NVLink-C2C), both directions summed.
+  std::optional<Fact<BytesPerSecond>> host_link;
   std::optional<Fact<std::int64_t>> pcie_generation;
   std::optional<Fact<Watts>> power;
   std::optional<Fact<Bytes>>

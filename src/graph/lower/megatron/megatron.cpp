@@ -46,7 +46,7 @@ class StageWriter {
   StageWriter(const MegatronContext& context, Graph& graph) : context_(context), graph_(graph) {}
 
   void write(const ModelPart& part) {
-    const bool named = context_.adapter != nullptr && part.count > 0;
+    const bool named = context_.names_embedded() && part.count > 0;
     if (part.embedding) append(embedding_, 1, [&] { return megatron_embedding(context_, named); });
     std::int64_t first = part.first;
     wanted_ = wants_embeddings(part);

@@ -42,6 +42,10 @@ struct MegatronContext {
   bool norm_apart = false;                  ///< before linear_fc1: a module, of shared experts
   const LoraAdapter* adapter = nullptr;     ///< that is trained, in the weights' type; null: none
 
+  /// GPTModel.forward names what was embedded until it returns: seen where no layer keeps it so
+  /// long.
+  [[nodiscard]] bool names_embedded() const { return adapter != nullptr || policy.offloads_layers; }
+
   [[nodiscard]] Precision precision() const {
     Precision types{policy.weights, policy.weights, false, {}, policy.gradients};
     if (adapter != nullptr) types.adapter = policy.weights;

@@ -51,6 +51,7 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
   op.inputs = {q, k};
   op.outputs = {out};
   op.saved = {q, k};
+  op.transposed = {q, k};  // query.transpose(0, 1), key.transpose(0, 1).transpose(1, 2)
   // get_global_memory_buffer().get_tensor((b·a, s, s), dtype, "mpu") with beta 0: b 1, a 32, s 4096
   // in bf16 are 1.07 GB that stay until the process ends. Before v3.0 it was torch.empty.
   // With ALiBi the scores are added to its biases, a row a head.
@@ -127,6 +128,7 @@ TensorId values_of(BlockBuilder& block, const MegatronContext& context, TensorId
   op.inputs = {probabilities, v};
   op.outputs = {out};
   op.saved = {probabilities, v};
+  op.transposed = {v};  // value_layer.transpose(0, 1)
   op.workspace = Workspace::cublas;
   op.causal = true;
   BackwardWriter backward(op);

@@ -275,9 +275,8 @@ Block megatron_loss(const MegatronContext& context) {
     if (transposes(context))
       loss = copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
   }
-  if (context.adapter != nullptr) {
-    for (const std::string_view name : {kEmbedded, kDecoded}) block.let_go(name);
-  }
+  if (context.names_embedded()) block.let_go(kEmbedded);
+  if (context.adapter != nullptr) block.let_go(kDecoded);
   return std::move(block).take(loss);
 }
 

@@ -179,6 +179,8 @@ TensorId te_rotated(BlockBuilder& block, const MegatronContext& context, std::st
   op.name = name;
   op.inputs = {x, table};
   op.outputs = {out};
+  // FusedRoPEFunc saves the table, which lives as long as the model: only its copies count.
+  if (context.policy.offloads_layers) op.saved = {table};
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, dtype));
   block.emit(std::move(op));

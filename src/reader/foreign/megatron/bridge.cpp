@@ -86,6 +86,8 @@ constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
                                              "model.recompute_method",
                                              "model.recompute_num_layers",
                                              "model.recompute_modules",
+                                             "model.cpu_offloading",
+                                             "model.cpu_offloading_num_layers",
                                              "model.distribute_saved_activations",
                                              "model.transformer_impl",
                                              "model.attention_backend",
@@ -106,7 +108,7 @@ constexpr KeyRow kRefused[] = {
     refused_key("peft", "none", "an adapter on Megatron's layers"),
     refused_key("dist.use_torch_fsdp2", "false", "FSDP2 around Megatron's layers"),
     refused_key("optimizer.optimizer_cpu_offload", "false", "Megatron's optimizer on the host"),
-    refused_key("model.cpu_offloading", "false", "offload of activations in Megatron"),
+    refused_key("model.cpu_offloading_activations", "true", "offload of weights alone in Megatron"),
     refused_key("model.fine_grained_activation_offloading", "false",
                 "offload of activations in Megatron"),
     refused_key("model.mtp_num_layers", "0|none", "prediction of several tokens"),
@@ -235,8 +237,8 @@ constexpr std::string_view kByContainer[] = {"model.tensor_model_parallel_size"}
 constexpr TellingKeys kTelling[] = {kByParallel, kByGlobal, kByContainer};
 constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary,  write_experts,
                                        write_layer_kinds, write_types,       write_quantized,
-                                       write_states,      write_checkpoints, write_layers_of,
-                                       write_shares,      write_stages};
+                                       write_states,      write_checkpoints, write_offload,
+                                       write_layers_of,   write_shares,      write_stages};
 
 constexpr Dialect kDialect = {.name = "megatron-bridge",
                               .noun = "Megatron-Bridge's YAML",

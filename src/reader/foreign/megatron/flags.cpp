@@ -103,6 +103,8 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "--recompute-method",
                                              "--recompute-num-layers",
                                              "--recompute-modules",
+                                             "--cpu-offloading",
+                                             "--cpu-offloading-num-layers",
                                              "--distribute-saved-activations",
                                              "--transformer-impl",
                                              "--use-legacy-models",
@@ -141,7 +143,6 @@ constexpr std::string_view kOtherModel = "a model other than GPT";
 constexpr KeyRow kRefused[] = {
     refused_key("--use-torch-fsdp2", "false", "FSDP2 around Megatron's layers"),
     refused_key("--optimizer-cpu-offload", "false", "Megatron's optimizer on the host"),
-    refused_key("--cpu-offloading-num-layers", "0", "offload of activations in Megatron"),
     refused_key("--fine-grained-activation-offloading", "false",
                 "offload of activations in Megatron"),
     refused_key("--mtp-num-layers", "0|none", "prediction of several tokens"),
@@ -154,7 +155,6 @@ constexpr KeyRow kRefused[] = {
     refused_key("--num-microbatches-with-partial-activation-checkpoints", "",
                 "recompute of some micro-batches alone"),
     refused_key("--use-kitchen", "false", "the library Kitchen"),
-    refused_key("--cpu-offloading", "false", "offload of activations in Megatron"),
     refused_key("--retro-add-retriever", "false", kOtherModel),
     refused_key("--hybrid-override-pattern", "", kOtherModel),
     refused_key("--hybrid-attention-ratio", "0|0.0", kOtherModel),
@@ -258,8 +258,8 @@ constexpr std::string_view kByLayers[] = {"--num-layers", "--num-attention-heads
 constexpr TellingKeys kTelling[] = {kByLayers};
 constexpr Derivation kDerivations[] = {
     write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
-    write_quantized, write_states,     write_checkpoints, write_layers_of,   write_shares,
-    write_stages,    write_gpus,       write_environment};
+    write_quantized, write_states,     write_checkpoints, write_offload,     write_layers_of,
+    write_shares,    write_stages,     write_gpus,        write_environment};
 
 constexpr Dialect kDialect = {.name = "megatron",
                               .noun = "Megatron-LM's command line",

@@ -56,6 +56,7 @@ void write_quantized(ForeignImport& file);
 /// Whether mixed_precision names a precision with such products, beside weights in bf16.
 bool is_quantized_precision(const std::string& name);
 void write_checkpoints(ForeignImport& file);
+void write_offload(ForeignImport& file);
 void write_layers_of(ForeignImport& file);
 /// Whether the file asks for layers of Megatron-LM before megatron-core, which it then writes with
 /// what was fused of them and who runs them.

@@ -74,6 +74,8 @@ constexpr MegatronName kNames[] = {
     {"recompute_granularity", "--recompute-granularity", "model.recompute_granularity"},
     {"recompute_method", "--recompute-method", "model.recompute_method"},
     {"recompute_num_layers", "--recompute-num-layers", "model.recompute_num_layers"},
+    {"cpu_offloading", "--cpu-offloading", "model.cpu_offloading"},
+    {"cpu_offloading_num_layers", "--cpu-offloading-num-layers", "model.cpu_offloading_num_layers"},
     {"recompute_modules", "--recompute-modules", "model.recompute_modules"},
     {"distribute_saved_activations", "--distribute-saved-activations",
      "model.distribute_saved_activations"},

@@ -228,6 +228,17 @@ void write_checkpoints(ForeignImport& file) {
               megatron.key("distribute_saved_activations")});
 }
 
+/// arguments.py: any --cpu-offloading-num-layers asks for it; Megatron-Bridge's provider wants
+/// both.
+void write_offload(ForeignImport& file) {
+  const MegatronFile megatron(file);
+  const std::string layers = megatron.text("cpu_offloading_num_layers", "0");
+  const bool asked = megatron.flag("cpu_offloading", !megatron.is_yaml());
+  if (!asked || layers == "0" || layers == "none" || layers == "null") return;
+  file.write("training.offload_activations", "{method: cpu_offloading, layers: " + layers + "}",
+             {megatron.key("cpu_offloading_num_layers"), megatron.key("cpu_offloading")});
+}
+
 void write_layers_of(ForeignImport& file) {
   const MegatronFile megatron(file);
   const std::string_view program = megatron.is_yaml() ? "Megatron-Bridge" : "script";

@@ -30,7 +30,7 @@ constexpr ExportRow kStep[] = {
     // Megatron-LM 0.16.1 has no flag for store_param_remainders, which is on.
     held("training.optimizer.main_params", "none|remainders|fp16"),
     written("training.recompute"),
-    held("training.offload_activations", "none"),
+    written("training.offload_activations"),
     written("training.clip_gradients"),
     held("training.zero_grad", "set-to-none"),
     held("training.hold_outputs", "false"),
@@ -273,6 +273,9 @@ std::string training_arguments(const Job& job) {
   add_precise_optimizer(training, list);
   list.add("--clip-grad", training.clip_gradients ? "1.0" : "0.0");
   add_recompute(training.recompute, list);
+  if (training.offloaded_layers > 0) {
+    list.add("--cpu-offloading-num-layers", training.offloaded_layers);
+  }
   list.add("--transformer-impl", is_te(job) ? "transformer_engine" : "local");
   if (is_te(job)) {
     list.add("--attention-backend",
