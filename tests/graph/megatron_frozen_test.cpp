@@ -165,7 +165,8 @@ TEST_CASE("a rank's experts have one adapter together, whose gradients all ranks
     policy.expert = 8;
     ModelSpec with = model;
     if (!targets.empty()) {
-      with.adapter = LoraAdapter{.rank = 16, .targets = targets, .parallel = true};
+      with.adapter =
+          LoraAdapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
     }
     return lowered(with, policy);
   };
@@ -201,7 +202,7 @@ TEST_CASE("adapters of experts that are cut, or of local layers, are refused by 
   ModelSpec model = llama();
   std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward =
       MixtureOfExperts{.experts = 64, .top_k = 4, .expert_size = 1024};
-  model.adapter = LoraAdapter{.rank = 16, .targets = kAll, .parallel = true};
+  model.adapter = LoraAdapter{.rank = 16, .targets = kAll, .whole_modules = {}, .parallel = true};
   const auto refused = [&](const LoweringPolicy& policy) {
     return std::get<Unavailable>(lower(model, policy)).sentence;
   };
