@@ -88,7 +88,7 @@ TEST_CASE(
         Searched{"precision: megatron, implementation: {name: megatron, layers: te}",
                  "--gpu h100-sxm-80gb --gpus 8", "parallelism.overlap_grad_reduce=true"},
         Searched{"precision: megatron, implementation: {name: megatron, layers: te}",
-                 "--gpu a100-sxm-80gb --gpus 3", "last_stage_layers: "}}) {
+                 "--gpu a100-sxm-80gb --gpus 3", "parallelism.account_for_loss=true"}}) {
     std::ofstream(spec) << "model: llama-3-8b\ntraining: {seq_len: 4096, global_batch: 240, "
                         << training << "}\n";
     const Ran plan = run_shell("memest plan " + spec + " " + flags);
