@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Specs that cost more than their size says are held to docs/limits.md: 5 s of processor, 1 GB.
+"""Specs that cost more than their size says are held to docs/limits.md: 10 s of processor, 1 GB.
 
     costly_specs.py MEMEST
 """

@@ -4,7 +4,7 @@
 Whatever a spec says, a command answers (exit code 0 or 1), says that it does not know (4) or refuses
 in words (2): it neither crashes nor calls itself a bug, its JSON holds numbers that can be and has
 the form that `memest schema COMMAND` says (where Python's jsonschema is installed), and it takes no
-more than 5 s of processor and 1 GB. With --against a second build must print the same. A build with
+more than 10 s of processor and 1 GB. With --against a second build must print the same. A build with
 sanitizers (--unlimited) has 60 s and all memory, and what it does not finish is counted.
 
     draw_specs.py MEMEST [--specs N] [--seed N] [--jobs N] [--against MEMEST] [--unlimited] [--keep FOLDER]
@@ -27,7 +27,7 @@ try:
 except ImportError:
     jsonschema = None
 
-SECONDS = 5  # of processor, as docs/limits.md says
+SECONDS = 10  # of processor, as docs/limits.md says
 SANITIZED_SECONDS = 60  # address and undefined-behaviour sanitizers at -O1 are some 10 times slower
 BYTES = 10**9
 ANSWERS = (0, 1)
