@@ -59,17 +59,6 @@ bool has_pass(const std::vector<Call<MatmulShape>>& calls, MatmulPass pass) {
                      [pass](const auto& call) { return call.shape.pass == pass; });
 }
 
-bool all_sustained(const std::vector<Call<MatmulShape>>& calls) {
-  return std::all_of(calls.begin(), calls.end(),
-                     [](const auto& call) { return call.load == Load::sustained; });
-}
-
-bool tell_power(const std::vector<Call<MatmulShape>>& calls) {
-  return std::any_of(calls.begin(), calls.end(), [](const auto& call) {
-    return call.load == Load::sustained || call.seconds > kShortestTellingPower;
-  });
-}
-
 /// The knob of `parameter` only.
 template <class Law>
 Knob knob_of(Law& law, const LawParameter<Law>& parameter) {
@@ -142,13 +131,17 @@ LaunchLaw start_of(const std::vector<Call<LaunchShape>>&) { return {}; }
 std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>& calls,
                            const Machine&) {
   std::vector<Knob> knobs;
-  const bool only_sustained = all_sustained(calls);
+  const bool only_sustained = std::all_of(
+      calls.begin(), calls.end(), [](const auto& call) { return call.load == Load::sustained; });
+  const bool tell_power = std::any_of(calls.begin(), calls.end(), [](const auto& call) {
+    return call.load == Load::sustained || call.seconds > kShortestTellingPower;
+  });
   for (const LawParameter<TileLaw>& parameter : kTileParameters) {
     const bool of_power =
         parameter.value == &TileLaw::power_loss || parameter.value == &TileLaw::power_time;
     // Where all are under load, the loss is the same for every call and part of peak_share; in
     // calls too short to lose any, nothing says how much a longer one would.
-    if (of_power && (only_sustained || !tell_power(calls))) continue;
+    if (of_power && (only_sustained || !tell_power)) continue;
     if (parameter.value == &TileLaw::sustained_load) continue;
     knobs.push_back(knob_of(law.product, parameter));
   }
@@ -166,21 +159,6 @@ std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>&
   }
   return knobs;
 }
-void limit_to_samples(MatmulLaw& law, const std::vector<Call<MatmulShape>>& calls,
-                      const Machine& machine) {
-  const bool are_bursts = std::none_of(
-      calls.begin(), calls.end(), [](const auto& call) { return call.load == Load::sustained; });
-  if (!are_bursts || !tell_power(calls)) return;
-  TileLaw cool = law.product;
-  cool.power_loss = 0;
-  law.product.sustained_load = 0;
-  for (const Call<MatmulShape>& call : calls) {
-    const double burst = seconds_of(cool, call.shape, machine, Load::burst);
-    law.product.sustained_load =
-        std::max(law.product.sustained_load, burst / (burst + cool.power_time));
-  }
-}
-
 std::vector<Knob> knobs_of(AttentionLaw& law, const std::vector<Call<AttentionShape>>& calls,
                            const Machine&) {
   std::vector<Knob> knobs;
@@ -238,6 +216,21 @@ std::vector<Knob> knobs_of(TransferLaw& law, const std::vector<Call<TransferShap
 }
 std::vector<Knob> knobs_of(LaunchLaw& law, const std::vector<Call<LaunchShape>>&, const Machine&) {
   return all_knobs(law, kLaunchParameters);
+}
+
+void limit_to_samples(MatmulLaw& law, const std::vector<Call<MatmulShape>>& calls,
+                      const Machine& machine) {
+  TileLaw cool = law.product;
+  cool.power_loss = 0;
+  double longest = 0;  // burst
+  bool tells_power = false;
+  for (const Call<MatmulShape>& call : calls) {
+    // Under load the samples tell the loss itself.
+    if (call.load == Load::sustained) return;
+    longest = std::max(longest, seconds_of(cool, call.shape, machine, Load::burst));
+    tells_power |= call.seconds > kShortestTellingPower;
+  }
+  if (tells_power) law.product.sustained_load = longest / (longest + cool.power_time);
 }
 
 double seconds_at(const MatmulLaw& law, const Call<MatmulShape>& call, const Machine& machine) {

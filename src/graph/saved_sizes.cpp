@@ -53,7 +53,8 @@ SavedSizes offloaded_sizes(const Graph& graph, std::int64_t layers) {
     layers -= times;
     std::set<TensorId> storages;
     for (const Op& op : block.ops) {
-      for (const TensorId storage : listed_by(block, op, graph.sizes)) storages.insert(storage);
+      const std::vector<UnpackedTensor> saved = unpacked_by(block, op, graph.sizes);
+      for (const TensorId storage : listed_of(block, op, saved)) storages.insert(storage);
     }
     for (const TensorId storage : storages) {
       const Expr bytes = block.tensors[storage].bytes();

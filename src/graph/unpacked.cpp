@@ -85,9 +85,10 @@ std::vector<UnpackedTensor> unpacked_by(const Block& block, const Op& op, const 
   return unpacked;
 }
 
-std::vector<TensorId> listed_by(const Block& block, const Op& op, const Bindings& sizes) {
+std::vector<TensorId> listed_of(const Block& block, const Op& op,
+                                const std::vector<UnpackedTensor>& saved) {
   std::vector<TensorId> listed;
-  for (const UnpackedTensor& one : unpacked_by(block, op, sizes)) {
+  for (const UnpackedTensor& one : saved) {
     const TensorId storage = block.tensors[one.tensor].storage;
     if (block.tensors[storage].role == Role::parameter) continue;
     if (one.lying != Lying::by_rows && op.kind != OpKind::attention) continue;

@@ -105,6 +105,52 @@ double nvme_seconds(const OffloadedPart& part, double sharing) {
   return bytes * sharing / part.nvme->value();
 }
 
+/// Layer L − N + i of the forward waits until the copy of layer i has left.
+double waits_for_leaving(const CopiedLayers& copied) {
+  const std::int64_t kept = copied.layers - copied.offloaded;
+  double waits = 0;
+  double now = 0;     // of the computing stream
+  double copies = 0;  // of the other one
+  std::vector<double> left(static_cast<std::size_t>(copied.offloaded));
+  for (std::int64_t layer = 0; layer < copied.layers; ++layer) {
+    if (layer >= kept) {
+      const double wait = std::max(0.0, left[static_cast<std::size_t>(layer - kept)] - now);
+      waits += wait;
+      now += wait;
+    }
+    const double begun = now;
+    now += copied.of_layer.forward;
+    if (layer >= copied.offloaded) continue;
+    // Each tensor's event lets its copy begin as soon as it is there; the last one ends the layer.
+    copies = std::max(std::max(copies, begun) + copied.leaving, now);
+    left[static_cast<std::size_t>(layer)] = copies;
+  }
+  return waits;
+}
+
+/// The backward of layer i waits for its copy, which begins with layer L − 1 − N + i.
+double waits_for_coming(const CopiedLayers& copied) {
+  const std::int64_t kept = copied.layers - copied.offloaded;
+  double waits = 0;
+  double now = 0;
+  double copies = 0;
+  std::vector<double> back(static_cast<std::size_t>(copied.offloaded));
+  for (std::int64_t layer = copied.layers - 1; layer >= 0; --layer) {
+    const std::int64_t next = layer + 1 - kept;
+    if (next >= 0 && next < copied.offloaded) {
+      copies = std::max(copies, now) + copied.coming;
+      back[static_cast<std::size_t>(next)] = copies;
+    }
+    if (layer < copied.offloaded) {
+      const double wait = std::max(0.0, back[static_cast<std::size_t>(layer)] - now);
+      waits += wait;
+      now += wait;
+    }
+    now += copied.of_layer.backward;
+  }
+  return waits;
+}
+
 }  // namespace
 
 HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, const GpuLaws& laws,
@@ -157,41 +203,7 @@ double saved_tensor_seconds(const Graph& graph, const TrainingSpec& training, co
 }
 
 PassSeconds waits_for_copies(const CopiedLayers& copied) {
-  const auto& [layers, offloaded, of_layer, leaving, coming] = copied;
-  const std::int64_t kept = layers - offloaded;
-  PassSeconds waits;
-  double now = 0;     // of the computing stream
-  double copies = 0;  // of the other one
-  std::vector<double> left(static_cast<std::size_t>(offloaded));
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    if (layer >= kept) {
-      const double until = left[static_cast<std::size_t>(layer - kept)];
-      waits.forward += std::max(0.0, until - now);
-      now = std::max(now, until);
-    }
-    const double begun = now;
-    now += of_layer.forward;
-    if (layer >= offloaded) continue;
-    // Each tensor's event lets its copy begin as soon as it is there; the last one ends the layer.
-    copies = std::max(std::max(copies, begun) + leaving, now);
-    left[static_cast<std::size_t>(layer)] = copies;
-  }
-  std::vector<double>& back = left;
-  copies = now;
-  for (std::int64_t layer = layers - 1; layer >= 0; --layer) {
-    const std::int64_t next = layer + 1 - kept;
-    if (next >= 0 && next < offloaded) {
-      copies = std::max(copies, now) + coming;
-      back[static_cast<std::size_t>(next)] = copies;
-    }
-    if (layer < offloaded) {
-      const double until = back[static_cast<std::size_t>(layer)];
-      waits.backward += std::max(0.0, until - now);
-      now = std::max(now, until);
-    }
-    now += of_layer.backward;
-  }
-  return waits;
+  return {waits_for_leaving(copied), waits_for_coming(copied)};
 }
 
 double offloaded_layer_seconds(const OffloadedModel& model, const GpuLaws& laws, Outlook outlook) {

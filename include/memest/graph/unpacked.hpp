@@ -30,9 +30,11 @@ struct UnpackedTensor {
 /// row's part is contiguous, which `sizes` decide.
 std::vector<UnpackedTensor> unpacked_by(const Block& block, const Op& op, const Bindings& sizes);
 
-/// Storages that `op` saves and Transformer Engine's offload copies, each once (cpu_offload.py of
-/// 2.11, _check_if_offload): those of contiguous tensors, but no parameter's, and the whole storage
-/// of what attention reads, which start_offload marks (offload_base_tensor).
-std::vector<TensorId> listed_by(const Block& block, const Op& op, const Bindings& sizes);
+/// Storages of `saved`, as unpacked_by() answers of `op`, that Transformer Engine's offload copies,
+/// each once (cpu_offload.py of 2.11, _check_if_offload): those of contiguous tensors, but no
+/// parameter's, and the whole storage of what attention reads, which start_offload marks
+/// (offload_base_tensor).
+std::vector<TensorId> listed_of(const Block& block, const Op& op,
+                                const std::vector<UnpackedTensor>& saved);
 
 }  // namespace memest

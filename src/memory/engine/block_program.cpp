@@ -107,13 +107,14 @@ class Compiler {
       program_.tensors.insert(program_.tensors.end(), op.outputs.begin(), op.outputs.end());
     });
     made.saved = slice(program_.tensors, [&] { append_saved(op, made); });
+    const std::vector<UnpackedTensor> unpacked = unpacked_by(block_, op, sizes_);
     made.listed = slice(program_.tensors, [&] {
-      const std::vector<TensorId> listed = listed_by(block_, op, sizes_);
+      const std::vector<TensorId> listed = listed_of(block_, op, unpacked);
       program_.tensors.insert(program_.tensors.end(), listed.begin(), listed.end());
     });
     made.unlisted = slice(program_.tensors, [&] { append_unlisted(made.saved, made.listed); });
     made.packed = slice(program_.packed, [&] {
-      for (const UnpackedTensor& one : unpacked_by(block_, op, sizes_)) {
+      for (const UnpackedTensor& one : unpacked) {
         program_.packed.push_back({one.tensor, value(one.bytes), one.lying, one.made_by_op});
       }
     });
