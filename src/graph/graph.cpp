@@ -174,14 +174,22 @@ std::vector<Expr> Graph::saved_bytes_by_block() const {
 }
 
 Expr Graph::saved_bytes() const {
-  Expr total;
-  std::vector<std::string_view> seen;
+  Expr total = saved_in_common();
+  std::vector<std::int64_t> times(blocks.size());
+  for (const BlockRun& run : order) times[run.block] += run.repeat;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (times[i] > 0) total += Expr(times[i]) * blocks[i].saved_bytes(false);
+  }
+  return total;
+}
+
+Expr Graph::saved_in_common() const {
+  Expr total = shared_saved_bytes(true);
+  if (!shared_layers) return total;
   for (const BlockRun& run : order) {
     const Block& block = blocks[run.block];
-    const Storages kept = saved_storages(block);
-    total += Expr(run.repeat) * total_bytes(block, kept, counts_alone);
-    total += unseen_shared_bytes(block, kept, seen);
-    if (!shared_layers || !block.checkpointable) continue;
+    if (!block.checkpointable) continue;
+    // Autocast has one copy of a weight for all layers that use it.
     total -= Expr(run.repeat - shared_layers->distinct) * block.saved_cast_bytes();
   }
   return total;
@@ -190,9 +198,12 @@ Expr Graph::saved_bytes() const {
 Expr Graph::shared_saved_bytes(bool layers) const {
   Expr total;
   std::vector<std::string_view> seen;
+  // A block that has run shares nothing new when it runs again.
+  std::vector<bool> has_run(blocks.size());
   for (const BlockRun& run : order) {
     const Block& block = blocks[run.block];
-    if (block.checkpointable && !layers) continue;
+    if (has_run[run.block] || (block.checkpointable && !layers)) continue;
+    has_run[run.block] = true;
     total += unseen_shared_bytes(block, saved_storages(block), seen);
   }
   return total;

@@ -95,6 +95,8 @@ struct Graph {
   /// As above, for every block of the forward order, a run's blocks one by one: bytes that each is
   /// the first to keep.
   [[nodiscard]] std::vector<Expr> saved_bytes_by_block() const;
+  /// saved_bytes() less what each block keeps by itself, as often as it runs.
+  [[nodiscard]] Expr saved_in_common() const;
   /// The shared tensors among saved_bytes(); without `layers` those of the other blocks alone.
   [[nodiscard]] Expr shared_saved_bytes(bool layers) const;
   /// FLOPs of one forward and of one backward without recompute.

@@ -145,14 +145,7 @@ std::vector<PassedOn> passed_on(const Graph& graph) {
   return result;
 }
 
-Expr shared_bytes(const Graph& graph) {
-  Expr shared = graph.saved_bytes();
-  // Each shared table is counted once in all: less the blocks' own bytes, the tables are left.
-  for (const BlockRun& run : graph.order) {
-    shared -= run.repeat * graph.blocks[run.block].saved_bytes(false);
-  }
-  return shared - kept_buffers(graph);
-}
+Expr shared_bytes(const Graph& graph) { return graph.saved_in_common() - kept_buffers(graph); }
 
 Expr layer_input_bytes(const Block& block) {
   Expr bytes = input_bytes(block);
