@@ -212,7 +212,7 @@ class StepAccount {
                               .units = std::max(1.0, layers),
                               .training = training,
                               .parallelism = parallelism_,
-                              .gpus_per_node = model_.job_->hardware.gpus_per_node,
+                              .linked_gpus = model_.job_->hardware.linked_gpus(),
                               .in_fp8 = gathers_in_fp8(*model_.work_, training, held.weights)};
     const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
     CollectiveSeconds collectives = collective_seconds(part, *model_.links_, model_.outlook_);
@@ -234,7 +234,7 @@ class StepAccount {
     if (model_.tied_ == 0) return;
     const Recipe& recipe = model_.job_->training->recipe;
     GroupPlace place =
-        group_place_of(RankGroup::pipeline, parallelism_, model_.job_->hardware.gpus_per_node);
+        group_place_of(RankGroup::pipeline, parallelism_, model_.job_->hardware.linked_gpus());
     // First and last stage alone, which lie in one node only where the whole pipeline does.
     place = {.ranks = 2, .in_node = place.nodes() == 1 ? 2 : 1};
     const double bytes = model_.tied_ * static_cast<double>(size_of(recipe.gradients));
@@ -339,7 +339,7 @@ PartCost PricedModel::stage(const StageSplit& split, std::int64_t index) const {
 
 double PricedModel::send_seconds(const Parallelism& parallelism) const {
   const GroupPlace place =
-      group_place_of(RankGroup::pipeline, parallelism, job_->hardware.gpus_per_node);
+      group_place_of(RankGroup::pipeline, parallelism, job_->hardware.linked_gpus());
   return links_->price(MessageKind::send, place, work_->stream_bytes).at(outlook_);
 }
 

@@ -78,10 +78,10 @@ CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& l
   return total;
 }
 
-GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node) {
+GroupPlaces places_of(const Parallelism& parallelism, std::int64_t linked_gpus) {
   GroupPlaces places;
   for (std::size_t group = 0; group < places.size(); ++group) {
-    places[group] = group_place_of(static_cast<RankGroup>(group), parallelism, gpus_per_node);
+    places[group] = group_place_of(static_cast<RankGroup>(group), parallelism, linked_gpus);
   }
   return places;
 }

@@ -316,7 +316,7 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
     return Unavailable{"no memory bandwidth is known for " + gpu.name};
   }
   const bool alone = job.parallelism.ranks() == 1;
-  if (!alone && hardware.count > hardware.gpus_per_node && !hardware.network &&
+  if (!alone && hardware.count > hardware.linked_gpus() && !hardware.network &&
       !usual_network(gpu)) {
     return Unavailable{"no network between nodes is usual with " + gpu.name +
                        "; write hardware.network to describe it"};
@@ -347,7 +347,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   if (const auto* reason = std::get_if<Unavailable>(&known)) return *reason;
   const Links links(std::get<GpuLaws>(known), job.hardware);
   const std::vector<OpPrice> prices =
-      price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
+      price_ops(work, links, places_of(job.parallelism, job.hardware.linked_gpus()));
   const std::int64_t micro_steps = std::llround(work.micro_steps);
   const PricedModel expected({work, prices}, job, links);
   const StepSeconds parts = expected.simulated_step(job.parallelism, micro_steps);

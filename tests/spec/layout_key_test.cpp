@@ -58,7 +58,7 @@ void each_member(Parallelism& layout, const Visit& visit) {
   auto& [data, tensor, pipeline, context, context_exchange, expert, expert_tensor, sequence,
          schedule, virtual_stages, first_stage_layers, last_stage_layers, account_for_embedding,
          account_for_loss, stage_layers, zero, ddp, deepspeed, fsdp, offload, distributed_optimizer,
-         overlap_grad_reduce, overlap_param_gather] = layout;
+         overlap_grad_reduce, overlap_param_gather, init_on_meta_device] = layout;
   visit(data), visit(tensor), visit(pipeline), visit(context), visit(context_exchange);
   visit(expert), visit(expert_tensor), visit(sequence), visit(schedule), visit(virtual_stages);
   visit(first_stage_layers), visit(last_stage_layers), visit(account_for_embedding);
@@ -69,6 +69,7 @@ void each_member(Parallelism& layout, const Visit& visit) {
   if (fsdp) each_member(*fsdp, visit);
   each_member(offload, visit);
   visit(distributed_optimizer), visit(overlap_grad_reduce), visit(overlap_param_gather);
+  visit(init_on_meta_device);
 }
 
 /// Another value than the member has.

@@ -4,6 +4,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
+#include "memest/reader/catalog.hpp"
 #include "small_graph.hpp"
 
 namespace memest {
@@ -102,6 +103,22 @@ TEST_CASE("a small all-reduce over many nodes goes by the tree") {
   CHECK(small == Approx(2 * 6 * 5e-6).epsilon(0.01));  // up and down 64 nodes
   const double gathered = links.price(MessageKind::all_gather, {64, 1}, 8).expected;
   CHECK(gathered == Approx(63 * 5e-6).epsilon(0.01));
+}
+
+TEST_CASE("a link that joins nodes stands for the network within its domain") {
+  Hardware hardware;
+  hardware.gpu = find_gpu("gb200").value();
+  CHECK(hardware.linked_gpus() == 72);
+  const Parallelism replicas{.data = 64};
+  CHECK(group_place_of(RankGroup::data, replicas, hardware.linked_gpus()).nodes() == 1);
+  hardware.link_domain = 36;
+  CHECK(group_place_of(RankGroup::data, replicas, hardware.linked_gpus()).nodes() == 2);
+  hardware.link_domain.reset();
+  hardware.gpu.link_bandwidth.reset();  // `link: pcie`
+  CHECK(hardware.linked_gpus() == hardware.gpus_per_node);
+  hardware.gpu = find_gpu("h100-sxm-80gb").value();
+  hardware.gpus_per_node = 4;
+  CHECK(hardware.linked_gpus() == 4);
 }
 
 TEST_CASE("a network that nobody described is the usual one, with a wider interval") {

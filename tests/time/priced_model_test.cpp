@@ -41,7 +41,7 @@ struct Priced {
         work(work_of(graph, job)),
         laws(job.hardware.gpu),
         links(laws, job.hardware),
-        prices(price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node))) {}
+        prices(price_ops(work, links, places_of(job.parallelism, job.hardware.linked_gpus()))) {}
   [[nodiscard]] PricedModel model() const { return {{work, prices}, job, links}; }
 };
 

@@ -1,6 +1,7 @@
 // A job: everything a spec file says, read, checked and complete.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,13 +24,22 @@ struct Hardware {
       false;  ///< the spec named no GPU; `gpu` is the default one, and the answer says so
   std::int64_t count = 1;
   std::int64_t gpus_per_node = 8;
-  std::optional<Network> network;       ///< between nodes; from the spec
-  std::optional<BytesPerSecond> nvme;   ///< of a node's drives together, either way
+  std::optional<std::int64_t> link_domain;  ///< from the spec, else that of the GPU type
+  std::optional<Network> network;           ///< between nodes; from the spec
+  std::optional<BytesPerSecond> nvme;       ///< of a node's drives together, either way
   std::optional<Bytes> host_memory;     ///< of a node; where left out that of nodes with such GPUs
   std::optional<DollarsPerHour> price;  ///< one GPU; from the spec, else from the price list
   std::string price_source;             ///< empty where there is no price
   std::optional<Bytes> memory;          ///< what the allocator may reserve; overrides the capacity,
                                         ///< overheads are not taken off
+
+  /// GPUs that reach each other through their own link: a node's, or a rack's where the link joins
+  /// nodes (NVL72).
+  [[nodiscard]] std::int64_t linked_gpus() const {
+    if (link_domain) return *link_domain;
+    const bool joins_nodes = gpu.link_bandwidth && gpu.link_domain;
+    return joins_nodes ? std::max(gpus_per_node, gpu.link_domain->value) : gpus_per_node;
+  }
 };
 
 /// Limits to which `memest check` holds the file.

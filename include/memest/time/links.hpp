@@ -28,9 +28,9 @@ struct GroupPlace {
 /// are), pipeline outermost. The context ranks reduce gradients and shard states with the
 /// data-parallel ones, so the group `data` holds both.
 GroupPlace group_place_of(RankGroup group, const Parallelism& parallelism,
-                          std::int64_t gpus_per_node);
+                          std::int64_t linked_gpus);
 /// The ranks that share the same experts' weights: of `data` those beside the expert ones.
-GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t gpus_per_node);
+GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t linked_gpus);
 
 /// The usual one for nodes of such GPUs; none where no kind of node is usual.
 std::optional<Network> usual_network(const GpuSpec& gpu);

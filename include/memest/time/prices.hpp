@@ -12,7 +12,7 @@ namespace memest {
 
 /// Where each RankGroup's ranks lie.
 using GroupPlaces = std::array<GroupPlace, 5>;
-GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node);
+GroupPlaces places_of(const Parallelism& parallelism, std::int64_t linked_gpus);
 
 /// Both passes of an operation, one execution of each.
 struct OpPrice {

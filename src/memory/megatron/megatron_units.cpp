@@ -51,6 +51,7 @@ void MegatronUnits::find_buckets(const MegatronModel& model) {
   const std::int64_t ranks = job_.parallelism.shard_ranks();
   buckets_ = unit_buckets(parameters, {ranks, overlapped_bucket_elements(ranks)});
   states_.resize(buckets_.size());
+  if (units_of(sharding_of(job_))->init == ShardInit::meta) leave_on_meta();
   std::vector<std::size_t> bucket_of(parameters.size());
   std::int64_t in_layers = 0;
   const std::int64_t layers = std::ranges::count(is_layer_, true);
@@ -70,6 +71,19 @@ void MegatronUnits::find_buckets(const MegatronModel& model) {
     first_instance_[bucket] = std::min(first_instance_[bucket], uses[use].instance);
     auto& read = of_blocks_[uses[use].instance];
     if (std::find(read.begin(), read.end(), bucket) == read.end()) read.push_back(bucket);
+  }
+}
+
+/// VocabParallelEmbedding and the output layer name the GPU (tensor_parallel/layers.py); all else
+/// is of Transformer Engine, the last norm too, or torch's.
+void MegatronUnits::leave_on_meta() {
+  for (const UnitBucket& bucket : buckets_) {
+    for (const auto& placed : bucket.placed) {
+      const bool of_layer = bucket.unit.has_value();
+      if (of_layer || !has_rows(weights_.row(placed.parameter))) {
+        weights_.leave_on_meta(placed.parameter);
+      }
+    }
   }
 }
 
@@ -103,7 +117,12 @@ void MegatronUnits::make_shares() {
     recorder_.allocate(
         checked_multiply(bucket.share, size_of(DType::fp32)),
         parameter_label(Holding::optimizer_states, bucket.placed.front().parameter, kMasterCopy));
-    for (const auto& placed : bucket.placed) weights_.drop(placed.parameter);
+    // to_empty() and reset_parameters() make a weight that was left on the meta device here; it
+    // goes as soon as the bucket has it.
+    for (const auto& placed : bucket.placed) {
+      weights_.materialize(placed.parameter, recorder_);
+      weights_.drop(placed.parameter);
+    }
     shares = checked_add(shares, bucket.share);
   }
   recorder_.allocate(checked_multiply(shares, size_of(recipe_.gradients)),

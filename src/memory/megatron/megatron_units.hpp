@@ -67,6 +67,7 @@ class MegatronUnits final : public BlockHooks, public SteppedStates {
   };
 
   void find_buckets(const MegatronModel& model);
+  void leave_on_meta();
   /// Bytes of so many elements of the bucket's weights.
   [[nodiscard]] std::int64_t weight_bytes(std::size_t bucket, std::int64_t elements) const;
   void gather(std::size_t bucket, Order order);

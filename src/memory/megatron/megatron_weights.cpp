@@ -32,7 +32,8 @@ MegatronWeights::MegatronWeights(const MegatronModel& model, const Timeline& tim
       graph_(model.graph),
       timeline_(timeline),
       recipe_(model.job.training->recipe),
-      weights_(timeline.parameters.size()) {}
+      weights_(timeline.parameters.size()),
+      on_meta_(timeline.parameters.size()) {}
 
 const ParameterTensor& MegatronWeights::row(std::size_t parameter) const {
   return graph_.parameters.parameters[timeline_.parameters[parameter].row];
@@ -106,6 +107,7 @@ void MegatronWeights::place(const ModelTensors& tensors, Recorder& recorder) {
   const bool adapted = job_.model.adapter.has_value();
   const auto is_adapters = [&](std::size_t i) { return adapted && row(i).trainable; };
   const auto make = [&](std::size_t i) {
+    if (on_meta_[i]) return;
     weights_[i] = recorder.make(own_bytes(i), parameter_label(Holding::weights, i, 0));
   };
   for (const auto& [is_buffer, i] : tensors.order) {
@@ -119,13 +121,19 @@ void MegatronWeights::place(const ModelTensors& tensors, Recorder& recorder) {
     if (is_adapters(i)) make(i);
   }
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (made_on_host(i)) weights_[i] = weight(i, type_on_host(i), recorder);
+    if (made_on_host(i) && !on_meta_[i]) weights_[i] = weight(i, type_on_host(i), recorder);
   }
+}
+
+void MegatronWeights::materialize(std::size_t parameter, Recorder& recorder) {
+  if (!on_meta_[parameter]) return;
+  weights_[parameter] =
+      recorder.make(own_bytes(parameter), parameter_label(Holding::weights, parameter, 0));
 }
 
 void MegatronWeights::cast(Recorder& recorder) {
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (!made_on_host(i) || recipe_.weights == type_on_host(i)) continue;
+    if (!made_on_host(i) || on_meta_[i] || recipe_.weights == type_on_host(i)) continue;
     weights_[i] = weight(i, recipe_.weights, recorder);
   }
 }

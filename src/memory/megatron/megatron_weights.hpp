@@ -28,8 +28,12 @@ class MegatronWeights {
   /// `timeline` has the model's tensors.
   MegatronWeights(const MegatronModel& model, const Timeline& timeline);
 
-  /// The modules are built on the device but for norms and positions, which follow in fp32, and
-  /// routers.
+  /// The parameter's module is on the meta device until materialize().
+  void leave_on_meta(std::size_t parameter) { on_meta_[parameter] = true; }
+  /// Where it was left there.
+  void materialize(std::size_t parameter, Recorder& recorder);
+  /// The modules are built on the device but for norms and positions, which follow in fp32,
+  /// routers, and what was left on meta.
   void place(const ModelTensors& tensors, Recorder& recorder);
   /// Float16Module.
   void cast(Recorder& recorder);
@@ -57,6 +61,7 @@ class MegatronWeights {
   const Timeline& timeline_;
   const Recipe& recipe_;
   std::vector<HeldStorage> weights_;  // by parameter
+  std::vector<bool> on_meta_;         // by parameter
 };
 
 /// Whether every tensor-parallel rank has a part of the parameter's gradient.

@@ -68,10 +68,10 @@ class GroupSearch {
     auto operator<=>(const TimeKey&) const = default;
   };
 
-  /// Between the GPUs of a node, and between the nodes.
+  /// Between the GPUs that one link joins, and beyond.
   [[nodiscard]] bool has_links() const {
-    const bool one_node = group_.gpus <= job_.hardware.gpus_per_node;
-    return device_.laws->know_collectives() && (one_node || device_.links->know_network());
+    const bool one_link = group_.gpus <= job_.hardware.linked_gpus();
+    return device_.laws->know_collectives() && (one_link || device_.links->know_network());
   }
 
   const std::vector<BatchChoice>& batches_of(const Parallelism& layout) {

@@ -6,7 +6,7 @@ const PricedModel& LayoutTimes::priced(
     const TimedDevice& device, const Graph& graph, const Parallelism& layout,
     std::pair<std::int64_t, std::size_t> micro_batch_and_recompute) {
   const auto [micro_batch, recompute] = micro_batch_and_recompute;
-  const GroupPlaces places = places_of(layout, job_.hardware.gpus_per_node);
+  const GroupPlaces places = places_of(layout, job_.hardware.linked_gpus());
   const auto place = [&](RankGroup group) { return places[static_cast<std::size_t>(group)]; };
   // Messages inside a layer are priced here; data parallelism's and the pipeline's, in a step.
   const PriceKey key{device.index,

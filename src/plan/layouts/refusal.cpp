@@ -258,7 +258,7 @@ std::optional<double> seconds_per_token(const Job& job) {
   const Links links(std::get<GpuLaws>(known), job.hardware);
   const StepWork work = work_of(std::get<Graph>(graph), job);
   const std::vector<OpPrice> prices =
-      price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
+      price_ops(work, links, places_of(job.parallelism, job.hardware.linked_gpus()));
   const PricedModel model({work, prices}, job, links);
   const Seconds step =
       expected_step_time(model, job.parallelism, job.training->gradient_accumulation);

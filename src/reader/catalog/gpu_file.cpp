@@ -79,6 +79,7 @@ GpuSpec gpu_of_file(const Value& file) {
     if (peak) gpu.peak.emplace(type, *peak);
   }
   gpu.tf32_peak = rate_at<FlopsPerSecond>(facts, "tf32", Dimension::flop_rate);
+  gpu.link_domain = count_fact_at(facts, "link_domain");
   gpu.multiprocessors = count_fact_at(facts, "sms");
   gpu.pcie_generation = count_fact_at(facts, "pcie_generation");
   gpu.boost_clock = rate_at<Hertz>(facts, "boost_clock", Dimension::clock);

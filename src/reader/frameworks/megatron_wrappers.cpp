@@ -18,8 +18,7 @@ namespace {
 bool in_units(const Job& job) { return shards_by<BucketShards>(job); }
 
 /// Keys of torch's wrappers, which Megatron's has no words for.
-constexpr std::array kKeysOfTorch = {"reshard_after_forward", "replicate", "init",
-                                     "sync_module_states"};
+constexpr std::array kKeysOfTorch = {"reshard_after_forward", "replicate", "sync_module_states"};
 
 constexpr std::array kUnitRules = {
     Rule{"parallelism", "zero",
@@ -151,14 +150,35 @@ void share_by_megatron_units(Job& job) {
   Parallelism& parallelism = job.parallelism;
   const bool own =
       job.training && row_of(job.training->implementation.framework).sharer == Sharer::megatron;
-  if (own && parallelism.shards_rows()) parallelism.fsdp.reset();
+  if (!own || !parallelism.shards_rows()) return;
+  parallelism.init_on_meta_device = parallelism.fsdp->init == ShardInit::meta;
+  parallelism.fsdp.reset();
 }
+
+namespace {
+
+/// --init-model-with-meta-device. _get_extra_te_kwargs (extensions/transformer_engine.py) makes
+/// modules of Transformer Engine there; local ones name the GPU as they make their weights.
+void check_megatron_init(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  if (written.text != "meta") {
+    diagnostics.push_back(error_at(written.span, "Megatron makes its model on the GPU, or on meta",
+                                   "write 'init: meta', or leave it out"));
+  } else if (job.training->implementation.layers != LayerSpec::te) {
+    diagnostics.push_back(error_at(written.span,
+                                   "only layers of Transformer Engine are made on the meta device",
+                                   "write 'layers: te', or leave 'init' out"));
+  }
+}
+
+}  // namespace
 
 void check_megatron_units(const Value& root, const Job& job, Diagnostics& diagnostics) {
   check_rules(kUnitRules, root, job, diagnostics);
   const Value* parallelism = root.find("parallelism");
   const Value* fsdp = parallelism == nullptr ? nullptr : parallelism->find("fsdp");
   if (fsdp == nullptr) return;
+  const Value* init = fsdp->find("init");
+  if (init != nullptr) check_megatron_init(*init, job, diagnostics);
   for (const char* key : kKeysOfTorch) {
     const Value* written = fsdp->find(key);
     if (written == nullptr) continue;

@@ -329,6 +329,7 @@ void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagno
   read_ranks(sections, job, diagnostics);
   read_gpu(find(sections.hardware, "gpu"), job.hardware, diagnostics);
   job.hardware.gpus_per_node = as_count(find(sections.hardware, "gpus_per_node")).value_or(8);
+  job.hardware.link_domain = as_count(find(sections.hardware, "link_domain"));
   job.hardware.network =
       read_network(find(sections.hardware, "network"), job.hardware.gpus_per_node);
   const Value* link = find(sections.hardware, "link");

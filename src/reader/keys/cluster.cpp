@@ -254,7 +254,12 @@ constexpr Key kHardwareKeys[] = {
     {.name = "gpus_per_node",
      .shapes = {count(1, 1024)},
      .fallback = "8",
-     .doc = "GPUs that share a node's fast links."},
+     .doc = "GPUs of a node, which share its fast links and its host."},
+    {.name = "link_domain",
+     .shapes = {count(1, kMaxRanks)},
+     .doc =
+         "GPUs that their own link joins; where left out, those of a node, or of a rack with such "
+         "GPUs (GB200 NVL72: 72)."},
     {.name = "link",
      .shapes = {choice(kLinks)},
      .fallback = "own",

@@ -149,6 +149,8 @@ constexpr std::array kRows = {
     ResolvedKey{"hardware.count", [](const Job& j) { return shown_value(j.hardware.count); }},
     ResolvedKey{"hardware.gpus_per_node",
                 [](const Job& j) { return shown_value(j.hardware.gpus_per_node); }},
+    ResolvedKey{"hardware.link_domain",
+                [](const Job& j) { return shown_value(j.hardware.linked_gpus()); }},
     ResolvedKey{"hardware.price", price},
     ResolvedKey{"hardware.memory", memory},
     ResolvedKey{"hardware.host_memory", host_memory},

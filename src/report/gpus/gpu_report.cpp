@@ -70,6 +70,7 @@ std::vector<FactRow> facts_of(const GpuSpec& gpu) {
   add(rows, "boost_clock", gpu.boost_clock);
   add(rows, "l2", gpu.l2_cache);
   add(rows, "link_bandwidth", gpu.link_bandwidth);
+  add(rows, "link_domain", gpu.link_domain);
   add(rows, "host_link", gpu.host_link);
   add(rows, "pcie_generation", gpu.pcie_generation);
   add(rows, "power", gpu.power);

@@ -32,7 +32,11 @@ Sharding of_training(const TrainingSpec& training, const Parallelism& parallelis
   // Megatron's DistributedDataParallel has its buffer with one replica too, whole or divided.
   if (framework.sharer == Sharer::megatron) {
     if (training.implementation.deepspeed) return around_megatron(parallelism);
-    if (parallelism.zero == ZeroStage::optimizer_gradients_weights) return BucketShards{};
+    if (parallelism.zero == ZeroStage::optimizer_gradients_weights) {
+      BucketShards shards;
+      shards.init = parallelism.init_on_meta_device ? ShardInit::meta : ShardInit::device;
+      return shards;
+    }
     return MegatronBuffer{parallelism.distributed_optimizer};
   }
   if (framework.sharer == Sharer::nanotron) {

@@ -18,7 +18,7 @@ struct ShardPlaces {
 };
 ShardPlaces shard_places(const ReplicatedPart& part) {
   const Parallelism& parallelism = part.parallelism;
-  const GroupPlace all = group_place_of(RankGroup::data, parallelism, part.gpus_per_node);
+  const GroupPlace all = group_place_of(RankGroup::data, parallelism, part.linked_gpus);
   const Sharding sharding = sharding_of(part.training, parallelism);
   const GatheredUnits* units = units_of(sharding);
   if (units == nullptr || units->replicas == 1) return {all, {}};
@@ -26,7 +26,7 @@ ShardPlaces shard_places(const ReplicatedPart& part) {
   // HSDP's mesh is (replicate, shard), shard innermost: 4 shards on a node of 8 leave room for 2
   // replicas in it.
   const std::int64_t beside =
-      std::max<std::int64_t>(1, part.gpus_per_node / (parallelism.tensor * shards));
+      std::max<std::int64_t>(1, part.linked_gpus / (parallelism.tensor * shards));
   return {{shards, std::min(shards, all.in_node)},
           {units->replicas, std::min(units->replicas, beside)}};
 }
@@ -149,7 +149,7 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   result.reduce +=
       pieces.seconds(MessageKind::all_reduce, places.replicas, gradients / shards, buckets);
   if (experts > 0) {
-    const GroupPlace replicas = place_of_expert_replicas(part.parallelism, part.gpus_per_node);
+    const GroupPlace replicas = place_of_expert_replicas(part.parallelism, part.linked_gpus);
     result.reduce += pieces.seconds(reduction, replicas, experts, buckets);
   }
   result.last_reduce = result.reduce / buckets;

@@ -23,7 +23,7 @@ struct ReplicatedPart {
   double units = 1;
   const TrainingSpec& training;
   const Parallelism& parallelism;
-  std::int64_t gpus_per_node = 8;
+  std::int64_t linked_gpus = 8;
   Float8Gathers in_fp8;  ///< of the weights
 };
 

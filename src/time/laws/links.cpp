@@ -95,11 +95,11 @@ std::int64_t stride_of(RankGroup group, const Parallelism& parallelism) {
   unreachable("every group has its stride");
 }
 
-GroupPlace placed(std::int64_t ranks, std::int64_t stride, std::int64_t gpus_per_node) {
+GroupPlace placed(std::int64_t ranks, std::int64_t stride, std::int64_t linked_gpus) {
   // Neighbours of a group lie a stride apart: with tensor parallelism of 8 on nodes of 8 GPUs,
   // every data-parallel neighbour is on another node.
   return {.ranks = ranks,
-          .in_node = std::clamp<std::int64_t>(gpus_per_node / stride, 1, ranks),
+          .in_node = std::clamp<std::int64_t>(linked_gpus / stride, 1, ranks),
           .stride = stride};
 }
 
@@ -138,14 +138,14 @@ double seconds_of(const NetworkCourse& course, const Network& network, double ba
 }  // namespace
 
 GroupPlace group_place_of(RankGroup group, const Parallelism& parallelism,
-                          std::int64_t gpus_per_node) {
-  return placed(ranks_of(group, parallelism), stride_of(group, parallelism), gpus_per_node);
+                          std::int64_t linked_gpus) {
+  return placed(ranks_of(group, parallelism), stride_of(group, parallelism), linked_gpus);
 }
 
-GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t gpus_per_node) {
+GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t linked_gpus) {
   const std::int64_t experts = parallelism.expert;
   return placed(std::max<std::int64_t>(1, parallelism.expert_data_ranks()),
-                stride_of(RankGroup::expert, parallelism) * experts, gpus_per_node);
+                stride_of(RankGroup::expert, parallelism) * experts, linked_gpus);
 }
 
 std::optional<Network> usual_network(const GpuSpec& gpu) {

@@ -70,6 +70,9 @@ struct GpuSpec {
   std::optional<Fact<Hertz>> boost_clock;
   std::optional<Fact<Bytes>> l2_cache;
   std::optional<Fact<BytesPerSecond>> link_bandwidth;  ///< to its peers, both directions summed
+  /// GPUs that its link joins, where that is more than a node: a rack's, behind switches of its
+  /// own.
+  std::optional<Fact<std::int64_t>> link_domain;
   /// To its host's memory where that is no PCI Express (NVLink-C2C), both directions summed.
   std::optional<Fact<BytesPerSecond>> host_link;
   std::optional<Fact<std::int64_t>> pcie_generation;

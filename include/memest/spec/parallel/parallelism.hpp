@@ -172,6 +172,7 @@ struct Parallelism {
   bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
   bool overlap_grad_reduce = false;    ///< Megatron's: gradients travel beside the last backward
   bool overlap_param_gather = false;   ///< Megatron's: weights beside the first forward
+  bool init_on_meta_device = false;    ///< Megatron-FSDP's: layers are made bucket by bucket
 
   /// Whether stages of an equal number of layers were not asked for.
   [[nodiscard]] bool divides_unequally() const {

@@ -44,6 +44,7 @@ constexpr KeyRow kPlain[] = {
 constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "--use-distributed-optimizer",
                                              "--use-megatron-fsdp",
+                                             "--init-model-with-meta-device",
                                              "--use-custom-fsdp",
                                              "--data-parallel-sharding-strategy",
                                              "--group-query-attention",
@@ -245,7 +246,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("--nccl-ub", "false", "buffers are the allocator's"),
     not_followed("--disable-jit-fuser", "false", "the layers' own kernels"),
     not_followed("--use-cpu-initialization", "false", "weights are made on the GPU"),
-    not_followed("--init-model-with-meta-device", "false", "weights are made on the GPU"),
     not_followed("--attention-softmax-in-fp32", "false", "the layers' own softmax"),
     not_followed("--calculate-per-token-loss", "false", "the loss is a mean"),
 };

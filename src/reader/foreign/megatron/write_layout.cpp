@@ -46,6 +46,7 @@ std::string layout_arguments(const Job& job) {
   list.add_if(ranks.distributed_optimizer || in_units, "--use-distributed-optimizer");
   list.add_if(in_units, "--use-megatron-fsdp");
   if (in_units) list.add("--data-parallel-sharding-strategy", "optim_grads_params");
+  list.add_if(ranks.init_on_meta_device, "--init-model-with-meta-device");
   list.add_if(ranks.overlap_grad_reduce, "--overlap-grad-reduce");
   list.add_if(ranks.overlap_param_gather, "--overlap-param-gather");
   return list.text();
