@@ -346,6 +346,9 @@ std::optional<Unavailable> vision_refusal(const ModelSpec& model, const Lowering
         "memory and time of a model with images need their number: write 'images', those of each "
         "sequence, in 'training'"};
   }
+  if (checked_multiply(vision.images, vision.tokens_of_image()) > policy.seq_len) {
+    return Unavailable{"images of more tokens than their sequence has are not available"};
+  }
   // One that is frozen is written out as one block.
   constexpr std::int64_t kMostLayersOfTower = 256;
   if (vision.tower.encoder.layers() > kMostLayersOfTower) {
