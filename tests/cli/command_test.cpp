@@ -446,13 +446,13 @@ TEST_CASE("what import writes of a multimodal config is its text model, on reque
   const Scratch scratch;
   const std::string config = scratch.file("config.json");
   run_shell(
-      "echo '{\"model_type\": \"qwen2_vl\", \"text_config\": {\"model_type\": \"qwen2\"}, "
+      "echo '{\"model_type\": \"internvl\", \"text_config\": {\"model_type\": \"qwen2\"}, "
       "\"vision_config\": {\"hidden_size\": 1024}}' > '" +
       config + "'");
   const Ran refused = run_shell("memest import '" + config + "'");
   CHECK(refused.code == 4);
   CHECK(refused.out.empty());
-  CHECK_THAT(refused.err, ContainsSubstring("the multimodal 'qwen2_vl' with its 'vision_config'"));
+  CHECK_THAT(refused.err, ContainsSubstring("the multimodal 'internvl' with its 'vision_config'"));
   const std::string spec = scratch.file("model.yaml");
   CHECK(run_shell("memest import --text-only '" + config + "' --output '" + spec + "'").code == 0);
   CHECK_THAT(file_text(spec), ContainsSubstring("\n  text_only: true\n"));

@@ -209,7 +209,7 @@ TEST_CASE("a multimodal config is refused, never answered for its text model alo
   for (
       const char* config :
       {R"({"model_type": "qwen2_5_vl", "text_config": {"hidden_size": 96, "head_dim": 16}})",
-       R"({"model_type": "qwen2_vl", "text_config": {"model_type": "qwen2"}, "vision_config": {}})",
+       R"({"model_type": "internvl", "text_config": {"model_type": "qwen2"}, "vision_config": {}})",
        R"({"model_type": "qwen2", "vision_config": {"depth": 32}})",
        R"({"model_type": "llama", "mm_vision_tower": "openai/clip-vit-large-patch14-336"})"}) {
     INFO(config);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "memest/graph/lower.hpp"
 #include "memest/graph/parameters.hpp"
@@ -74,6 +75,71 @@ TEST_CASE("Gemma 3 pools the patches of SigLIP and ties its head") {
   CHECK(vision.tokens_of_image() == 256);
   CHECK(count_parameters(job.model).total == 4'300'079'472);  // gemma-3-4b as published
   CHECK(std::holds_alternative<Graph>(lowered(job)));
+}
+
+namespace {
+
+/// As published on the hub: the text model's keys beside the config's own.
+constexpr const char* kQwen2Vl2b =
+    "{model_type: qwen2_vl, architectures: [Qwen2VLForConditionalGeneration], hidden_size: 1536, "
+    "intermediate_size: 8960, num_hidden_layers: 28, num_attention_heads: 12, "
+    "num_key_value_heads: 2, vocab_size: 151936, max_position_embeddings: 32768, "
+    "tie_word_embeddings: true, use_sliding_window: false, sliding_window: 32768, rope_scaling: "
+    "{type: mrope, mrope_section: [16, 24, 24]}, vision_config: {depth: 32, embed_dim: 1280, "
+    "mlp_ratio: 4, num_heads: 16, in_chans: 3, hidden_size: 1536, patch_size: 14, "
+    "spatial_merge_size: 2, temporal_patch_size: 2}}";
+constexpr const char* kQwen25Vl7b =
+    "{model_type: qwen2_5_vl, text_config: {model_type: qwen2_5_vl_text, hidden_size: 3584, "
+    "intermediate_size: 18944, num_hidden_layers: 28, num_attention_heads: 28, "
+    "num_key_value_heads: 4, vocab_size: 152064}, vision_config: {depth: 32, hidden_size: 1280, "
+    "intermediate_size: 3420, num_heads: 16, out_hidden_size: 3584, window_size: 112, "
+    "fullatt_block_indexes: [7, 15, 23, 31]}}";
+
+}  // namespace
+
+TEST_CASE("Qwen2-VL's images are of any size, which the job says") {
+  const Job job = job_of("seq_len: 4096, images: 2, image_size: [1092, 812]", kQwen2Vl2b);
+  const VisionPart& vision = job.model.vision.value();
+  CHECK(vision.tower.packed);
+  CHECK(vision.tower.patches.patches() == 78 * 58);
+  CHECK(vision.tokens_of_image() == 39 * 29);
+  CHECK(vision.tower.windows.side == 0);
+  CHECK(count_parameters(job.model).total == 2'208'985'600);  // as published
+  CHECK(std::holds_alternative<Graph>(
+      lowered(job_of("seq_len: 4096, images: 2, image_size: [1092, 812]", kQwen2Vl2b))));
+  CHECK(
+      std::holds_alternative<Unavailable>(lowered(job_of("seq_len: 2048, images: 2", kQwen2Vl2b))));
+}
+
+TEST_CASE("most layers of Qwen2.5-VL's tower see windows") {
+  const Job job = job_of("seq_len: 2048, images: 1, image_size: [252, 308]", kQwen25Vl7b);
+  const VisionPart& vision = job.model.vision.value();
+  CHECK(vision.tower.windows.side == 8);
+  CHECK(vision.tower.windows.full == std::vector<std::int64_t>{7, 15, 23, 31});
+  CHECK(count_parameters(job.model).total == 8'292'166'656);  // as published
+  const auto graph = lowered(job);
+  REQUIRE(std::holds_alternative<Graph>(graph));
+  std::int64_t in_windows = 0;
+  for (const BlockRun& one : std::get<Graph>(graph).order) {
+    const Block& block = std::get<Graph>(graph).blocks[one.block];
+    if (block.name == "vision layer (windows)") in_windows += one.repeat;
+  }
+  CHECK(in_windows == 28);
+}
+
+TEST_CASE("an image of any size has sides of whole tokens, and two tokens around it") {
+  const std::string step = "seq_len: 64, images: 1, image_size: ";
+  CHECK_THAT(first_error(read_text(kQwen2Vl2b, step + "[1000, 812]")).message,
+             ContainsSubstring("multiple of 28"));
+  CHECK(first_error(read_text(kQwen2Vl2b, step + "[1000, 812]")).hint ==
+        "the processor resizes to it: 1008");
+  CHECK_THAT(first_error(read_text(kQwen2Vl2b, step + "[224]")).message,
+             ContainsSubstring("height and width"));
+  // 8 × 8 tokens are 64, and the two around them more.
+  CHECK_THAT(first_error(read_text(kQwen2Vl2b, step + "[224, 224]")).message,
+             ContainsSubstring("more than the sequence's 64"));
+  CHECK_THAT(first_error(read_text(kSmall, step + "[28, 28]")).message,
+             ContainsSubstring("config says the size"));
 }
 
 TEST_CASE("a feature layer is counted from either end, and keeps the class token where asked") {

@@ -100,6 +100,7 @@ struct KernelLaunch {
     embedding_backward,  ///< of `outer` indices into a table of [reduced, inner], which it makes
     sort,                ///< of one row of `reduced` integers of 64 bits, with their numbers
     index_sum,           ///< rows added to `reduced` rows at `outer` indices
+    host_index_sum,      ///< the same at indices that the host has
     count_flags,         ///< how many of `reduced` flags are set
     select_flags,        ///< the places of those that are set
     grouped_product      ///< `reduced` products in one call, each of [outer, inner] about
@@ -241,8 +242,7 @@ struct Op {
   Remade remade = Remade::nothing;  ///< part of what makes such a result
   Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
   bool kept_selectively = false;    ///< selective recompute keeps what it makes
-  bool causal =
-      false;  ///< an attention contraction whose masked half some conventions do not count
+  bool causal = false;  ///< an attention contraction, half of it masked: some do not count that
 
   friend bool operator==(const Op&, const Op&) = default;
 };

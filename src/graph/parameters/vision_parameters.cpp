@@ -3,13 +3,15 @@
 #include <string>
 #include <utility>
 
+#include "memest/spec/decoder.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
 
-/// Writes what transformers' LlavaModel and Gemma3Model register before `language_model`.
+/// Writes what transformers' LlavaModel, Gemma3Model and Qwen2VLModel register before
+/// `language_model`.
 class VisionParameters {
  public:
   VisionParameters(const VisionPart& vision, std::int64_t hidden_size)
@@ -17,6 +19,10 @@ class VisionParameters {
 
   Inventory write() && {
     trainable_ = !vision_.frozen.tower;
+    if (tower_.packed) {
+      write_packed();
+      return std::move(inventory_).take();
+    }
     write_embeddings();
     const std::int64_t layers = tower_.encoder.layers();
     write_layers(tower_.used, trainable_);
@@ -97,12 +103,54 @@ class VisionParameters {
       case ProjectorKind::two_layers:
         linear(name + "linear_1", {hidden_size_, width(), vision_.projector.bias});
         return linear(name + "linear_2", {hidden_size_, hidden_size_, vision_.projector.bias});
+      case ProjectorKind::merged:
+        return;
       case ProjectorKind::pooled:
         add({.name = name + "mm_soft_emb_norm.weight",
              .shape = {width()},
              .role = ParameterRole::norm});
         return add({.name = name + "mm_input_projection_weight", .shape = {width(), hidden_size_}});
     }
+  }
+
+  /// Qwen2VisionTransformerPretrainedModel, Qwen2_5_VisionTransformerPretrainedModel: `visual`.
+  void write_packed() {
+    const PatchEmbedding& patches = tower_.patches;
+    inventory_.repeat(1);
+    add({.name = "visual.patch_embed.proj.weight",
+         .shape = {width(), patches.channels, patches.frames, patches.patch, patches.patch}});
+    const std::int64_t angles = heads_of(tower_.encoder.attention).head_dim / 4;
+    for (const char* name : {"inv_freq", "original_inv_freq"}) {
+      inventory_.add(BufferTensor{.name = std::string("visual.rotary_pos_emb.") + name,
+                                  .shape = {angles},
+                                  .dtype = DType::fp32});
+    }
+    if (trainable_) {
+      inventory_.repeat_layer(tower_.encoder.layers());
+    } else {
+      inventory_.repeat(tower_.encoder.layers());
+    }
+    const auto& part = std::get<DenseFeedForward>(tower_.encoder.kinds.front().feed_forward);
+    for (const char* name : {"visual.blocks.norm1", "visual.blocks.norm2"}) packed_norm(name);
+    linear("visual.blocks.attn.qkv", {3 * width(), width(), true});
+    linear("visual.blocks.attn.proj", {width(), width(), true});
+    for (const char* name : {"gate_proj", "up_proj"}) {
+      if (!part.gated && name[0] == 'g') continue;
+      linear(std::string("visual.blocks.mlp.") + name, {part.size, width(), part.bias});
+    }
+    linear("visual.blocks.mlp.down_proj", {width(), part.size, part.bias});
+    inventory_.repeat(1);
+    trainable_ = !vision_.frozen.projector;
+    packed_norm("visual.merger.ln_q");
+    const std::int64_t row = width() * vision_.projector.pool * vision_.projector.pool;
+    linear("visual.merger.mlp.0", {row, row, true});
+    linear("visual.merger.mlp.2", {hidden_size_, row, true});
+  }
+
+  /// A layer norm, or an RMS norm that has a gain alone.
+  void packed_norm(const std::string& name) {
+    if (tower_.encoder.norm.kind == NormKind::layernorm) return norm(name);
+    add({.name = name + ".weight", .shape = {width()}, .role = ParameterRole::norm});
   }
 
   const VisionPart& vision_;

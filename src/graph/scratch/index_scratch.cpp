@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "graph/scratch/radix_sort.hpp"
@@ -35,22 +36,41 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device) {
   return sequence.take();
 }
 
-ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
-                               const LaunchDevice& device) {
-  const std::int64_t each = product(indices, kSortedIndexBytes);
-  ScratchSequence sequence;
-  const std::int64_t wrapped = sequence.allocate(each);
-  // index_put_with_sort_kernel: computeLinearIndex wraps negative indices first and then counts
-  // elements instead of rows.
-  std::vector<std::int64_t> kept = {sequence.allocate(each)};  // times the stride
-  sequence.release(wrapped);
-  // Sorted indices, their order, and the numbers that become it.
-  for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
+namespace {
+
+/// index_put_with_sort_kernel, from the numbers of elements on, which are there already: sorted
+/// indices, their order, and the numbers that become it.
+ScratchSteps sorted_sum(ScratchSequence& sequence, std::vector<std::int64_t> kept,
+                        std::pair<std::int64_t, std::int64_t> indices_and_rows,
+                        const LaunchDevice& device) {
+  const auto [indices, rows] = indices_and_rows;
+  for (int i = 0; i < 3; ++i)
+    kept.push_back(sequence.allocate(product(indices, kSortedIndexBytes)));
   // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
   // rows, in two sweeps of 8 instead of eight.
   kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
   for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
   return sequence.take();
+}
+
+}  // namespace
+
+ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
+                               const LaunchDevice& device) {
+  const std::int64_t each = product(indices, kSortedIndexBytes);
+  ScratchSequence sequence;
+  // computeLinearIndex wraps negative indices first and then counts elements instead of rows.
+  const std::int64_t wrapped = sequence.allocate(each);
+  const std::int64_t strided = sequence.allocate(each);
+  sequence.release(wrapped);
+  return sorted_sum(sequence, {strided}, {indices, rows}, device);
+}
+
+ScratchSteps host_index_sum_scratch(std::int64_t indices, std::int64_t rows,
+                                    const LaunchDevice& device) {
+  ScratchSequence sequence;
+  const std::int64_t strided = sequence.allocate(product(indices, kSortedIndexBytes));
+  return sorted_sum(sequence, {strided}, {indices, rows}, device);
 }
 
 // Nonzero.cu: cub::DeviceReduce::Sum of the flags, a sum of 4 bytes for each of five waves of

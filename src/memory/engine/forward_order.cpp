@@ -198,6 +198,9 @@ void ForwardOrder::find_ends(const Graph& graph) {
     for (const Tensor& tensor : block.tensors) {
       const bool images = tensor.shared && tensor.name == kImages;
       if (tensor.shared && tensor.name == kTypesOfTokens) reads_token_types_ = true;
+      if (tensor.shared && tensor.name == kImageGrids) {
+        grid_bytes_ = tensor.bytes().bytes(graph.sizes).value();
+      }
       if (images) image_bytes_ = tensor.bytes().bytes(graph.sizes).value();
     }
   }

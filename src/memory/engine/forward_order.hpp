@@ -51,6 +51,8 @@ struct StageSites {
 inline constexpr std::string_view kImages = "pixel values";
 /// And the type of each token.
 inline constexpr std::string_view kTypesOfTokens = "token types";
+/// And by which they know how many patches the images have.
+inline constexpr std::string_view kImageGrids = "image grids";
 
 /// Whether the model answers logits: not where its loss multiplies by the output head itself
 /// (Liger's lce_forward).
@@ -102,6 +104,7 @@ class ForwardOrder {
   [[nodiscard]] std::int64_t label_bytes() const { return label_bytes_; }
   /// Bytes of a batch's images, where its sequences have any.
   [[nodiscard]] std::int64_t image_bytes() const { return image_bytes_; }
+  [[nodiscard]] std::int64_t grid_bytes() const { return grid_bytes_; }
   [[nodiscard]] bool reads_token_types() const { return reads_token_types_; }
   /// The stages of a pipeline's rank; the whole model is one.
   [[nodiscard]] const std::vector<StageSites>& stages() const { return stages_; }
@@ -154,6 +157,7 @@ class ForwardOrder {
   std::int64_t batch_bytes_ = 0;
   std::int64_t label_bytes_ = 0;
   std::int64_t image_bytes_ = 0;
+  std::int64_t grid_bytes_ = 0;
   bool reads_token_types_ = false;
   std::int64_t loss_bytes_ = 0;
   std::int64_t widened_logits_bytes_ = 0;

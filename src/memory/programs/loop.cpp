@@ -221,6 +221,7 @@ void TrainingLoop::run_model(const Batch& batch) {
   if (teacher_ != nullptr) return distil(batch);
   if (shares_.cuts()) shares_.make(training_.micro_batch);
   if (batch.images.is_of_storage()) engine_.bind_input(kImages, batch.images.id());
+  if (batch.grids.is_of_storage()) engine_.bind_input(kImageGrids, batch.grids.id());
   if (batch.types.is_of_storage()) engine_.bind_input(kTypesOfTokens, batch.types.id());
   engine_.forward(shares_.cuts() ? shares_.inputs() : batch.inputs.id(),
                   shares_.cuts() ? shares_.labels() : batch.labels.id());

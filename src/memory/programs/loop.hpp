@@ -43,6 +43,7 @@ class TrainingLoop {
   struct Batch {
     HeldStorage labels;  ///< where they are a tensor of their own
     HeldStorage types;   ///< of tokens, where the model reads them
+    HeldStorage grids;   ///< of images of any size
     HeldStorage images;  ///< of a multimodal model
     HeldStorage inputs;
   };

@@ -42,6 +42,9 @@ TrainingLoop::Batch TrainingLoop::next_batch() {
   if (order_.image_bytes() > 0) {
     batch.images = make(order_.image_bytes(), Holding::batch, LoopTensor::images);
   }
+  if (order_.grid_bytes() > 0) {
+    batch.grids = make(order_.grid_bytes(), Holding::batch, LoopTensor::images);
+  }
   if (order_.reads_token_types()) batch.types = make(bytes, Holding::batch, LoopTensor::batch);
   if (habits_.sends_next_batch || habits_.sends_labels) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);

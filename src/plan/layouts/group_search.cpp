@@ -113,6 +113,27 @@ class GroupSearch {
   /// False: it does not fit the device, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
     candidate.number = group_.candidates;
+    return space_.follow ? try_followed(candidate) : try_formulas(candidate);
+  }
+
+  /// By the events of its steps.
+  bool try_followed(Evaluated& candidate) {
+    const Lowered& graph =
+        space_.forms.graph_of(device_.of, candidate.layout, candidate.batch.micro_batch);
+    if (const auto* reason = std::get_if<Unavailable>(&graph)) {
+      note_refusal(*reason);
+      return true;
+    }
+    if (!space_.follow(candidate, group_)) {
+      note_refusal(*beyond_the_formulas(job_));
+      return true;
+    }
+    ++group_.candidates;
+    candidate.filled = candidate.device / capacity_.bytes;
+    return place(candidate);
+  }
+
+  bool try_formulas(Evaluated& candidate) {
     const auto known = forms_.find(key_of(candidate));
     // States are a lower bound of a step, and cheaper to know than the forms of its moments.
     if (known == forms_.end() && exceeds_by_states(candidate)) {
@@ -125,6 +146,11 @@ class GroupSearch {
     if (!forms.exist) return true;
     ++group_.candidates;
     evaluate(candidate, forms);
+    return place(candidate);
+  }
+
+  /// Keeps what was measured as one that is admitted or refused; as try_one.
+  bool place(Evaluated& candidate) {
     const bool fits_device = candidate.verdict != Verdict::does_not_fit;
     if (takes_host_memory(candidate)) hold_to_host(candidate);
     if (candidate.verdict == Verdict::does_not_fit) {
@@ -251,10 +277,12 @@ class GroupSearch {
   void note_refusal(const Evaluated& candidate) {
     const Lowered& lowered =
         space_.forms.graph_of(device_.of, candidate.layout, candidate.batch.micro_batch);
-    const auto* reason = std::get_if<Unavailable>(&lowered);
-    if (reason == nullptr) return;
-    ++group_.refused[reason->sentence];
-    if (std::holds_alternative<std::monostate>(group_.unavailable)) group_.unavailable = *reason;
+    if (const auto* reason = std::get_if<Unavailable>(&lowered)) note_refusal(*reason);
+  }
+
+  void note_refusal(const Unavailable& reason) {
+    ++group_.refused[reason.sentence];
+    if (std::holds_alternative<std::monostate>(group_.unavailable)) group_.unavailable = reason;
   }
 
   double seconds_per_token(const Evaluated& candidate) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -48,12 +49,16 @@ struct Group {
   std::variant<std::monostate, Unavailable> unavailable;
 };
 
+/// Gives a group's candidate its verdict and bytes by the events of its steps. False: it has none.
+using FollowCandidate = std::function<bool(Evaluated&, const Group&)>;
+
 /// References that all groups share; alive while they are searched.
 struct SearchSpace {
   const PlanRequest& request;
   const std::vector<Recompute>& recomputes;
   LayoutForms& forms;
   LayoutTimes& times;
+  FollowCandidate follow = {};  ///< for a job that the closed form has no formulas for
 };
 
 /// Number of candidates that a group keeps: its fastest.

@@ -154,6 +154,7 @@ std::string host_reason_of(const HostNeed& host) {
 /// Beside Liger's kernels and float8 linears only what was recorded has an answer (reader,
 /// check_parallelism.cpp).
 bool is_answered(const Job& job) {
+  if (job.hardware.count > 1 && only_alone(job) != nullptr) return false;
   const Parallelism& layout = job.parallelism;
   const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();
   return recorded || !job.training->replaces_modules();
@@ -234,6 +235,19 @@ std::vector<Change> changes_of(const Job& job) {
     return !is_answered(other);
   });
   return changes;
+}
+
+const char* only_alone(const Job& job) {
+  const ModelSpec& model = job.model;
+  if (job.training && job.training->implementation.compile == CompileScope::whole) {
+    return "torch.compile of a whole model on several GPUs is not available yet";
+  }
+  if (model.quantized && row_of(model.quantized->format).hqq) {
+    return "weights in HQQ's codes on several GPUs are not available yet";
+  }
+  if (model.low_rank) return "factorised layers on several GPUs are not available yet";
+  if (model.vision) return "a model with images on several GPUs is not available yet";
+  return nullptr;
 }
 
 std::vector<std::int64_t> ranks_that_may_take_most(const Job& job) {

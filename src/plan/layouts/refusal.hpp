@@ -32,6 +32,9 @@ struct Change {
 /// Changes that make `job` need less, from the least change of what is trained to the greatest.
 std::vector<Change> changes_of(const Job& job);
 
+/// Why the job's model is answered on one GPU alone; null where it is on many.
+const char* only_alone(const Job& job);
+
 /// The ranks of the job's pipeline that may take most.
 std::vector<std::int64_t> ranks_that_may_take_most(const Job& job);
 

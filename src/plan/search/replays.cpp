@@ -58,8 +58,15 @@ struct Replays::Step {
   Follow follow = Follow::all_ranks;
 };
 
-void Replays::write_formulas(const Step& step, RankMemory& known) {
+void Replays::write_terms(const Step& step, RankMemory& known) {
   if (known.estimate) return;
+  if (beyond_the_formulas(step.job)) {
+    const JobEstimate answer = estimate_job(step.job);
+    const auto& memory = std::get<MemoryAnswer>(answer.memory);
+    known.estimate = memory.estimate;
+    known.largest_terms = memest::largest_terms(memory.ledger, memory.estimate);
+    return;
+  }
   const Ledger ledger = write_ledger(step.graph, step.job, step.rank);
   known.estimate = estimate_memory(ledger, ledger.bindings);
   known.largest_terms = memest::largest_terms(ledger, *known.estimate);
@@ -117,8 +124,9 @@ Replays::RankOnGpu Replays::follow_rank(const Step& step, const RankKey& key) {
   RankOnGpu here;
   if (known.has_replay) here = replay(step, known);
   known.has_replay = here.replayed;
+  if (!here.replayed && beyond_the_formulas(step.job)) return here;
   if (!here.replayed || !says_verdict_alone(step.follow)) {
-    write_formulas(step, known);
+    write_terms(step, known);
     here.largest_terms = known.largest_terms;
   }
   if (here.replayed) return here;
@@ -160,6 +168,7 @@ std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
                                   .rank = ranks[i],
                                   .follow = follow},
                                  key);
+    if (!here.replayed && beyond_the_formulas(job)) return std::nullopt;
     if (capacity.allocator_limit) here.bytes = within_limit(here.bytes, outside);
     memory.replayed = memory.replayed && here.replayed;
     memory.verdict = worse_of(memory.verdict, here.verdict);

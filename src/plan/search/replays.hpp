@@ -50,8 +50,9 @@ enum class Follow : std::uint8_t {
 /// Several threads may ask at once.
 class Replays {
  public:
-  /// None where the job is not lowered. `change` names what `job` differs in from the search's job
-  /// beside layout, batch and recompute. Throws OverflowError.
+  /// None where the job is not lowered, or neither followed nor in closed form. `change` names what
+  /// `job` differs in from the search's job beside layout, batch and recompute. Throws
+  /// OverflowError.
   std::optional<CandidateMemory> of(const Job& job, Follow follow, const std::string& change = {});
 
  private:
@@ -75,7 +76,8 @@ class Replays {
     bool has_all = false;         ///< no data rank was left because the others fit by far
     std::optional<Bytes> demand;  ///< held at once by the first data rank, at most
     bool has_replay = true;
-    /// The ledger's estimate, where it was asked for.
+    /// The ledger's estimate, or that of the events where it has no formulas; where it was asked
+    /// for.
     std::optional<MemoryEstimate> estimate;
     std::vector<NamedBytes> largest_terms;
   };
@@ -89,7 +91,7 @@ class Replays {
 
   RankOnGpu follow_rank(const Step& step, const RankKey& key);
   static RankOnGpu replay(const Step& step, RankMemory& known);
-  static void write_formulas(const Step& step, RankMemory& known);
+  static void write_terms(const Step& step, RankMemory& known);
 
   Memo<RankKey, std::unique_ptr<Variants>> ranks_;
 };

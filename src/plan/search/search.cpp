@@ -10,6 +10,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/plan/in_parallel.hpp"
 #include "plan/layouts/group_search.hpp"
+#include "plan/layouts/refusal.hpp"
 #include "plan/search/describe.hpp"
 #include "plan/search/front.hpp"
 #include "plan/search/ranking.hpp"
@@ -19,18 +20,8 @@
 namespace memest {
 namespace {
 
-/// Why the model is answered on one GPU alone; null where it is on many.
-const char* only_alone(const Job& job) {
-  const ModelSpec& model = job.model;
-  if (job.training && job.training->implementation.compile == CompileScope::whole) {
-    return "torch.compile of a whole model on several GPUs is not available yet";
-  }
-  if (model.quantized && row_of(model.quantized->format).hqq) {
-    return "weights in HQQ's codes on several GPUs are not available yet";
-  }
-  if (model.low_rank) return "factorised layers on several GPUs are not available yet";
-  return nullptr;
-}
+/// Candidates are followed event by event: on one GPU they are few.
+bool is_followed(const Job& job) { return job.model.vision.has_value(); }
 
 constexpr const char* kTooLate = "too slow for the deadline";
 
@@ -76,10 +67,7 @@ class PlanSearch {
   void search_groups() {
     std::vector<std::pair<std::size_t, std::int64_t>> tasks;
     for (std::size_t gpu = 0; gpu < request_.gpus.size(); ++gpu) {
-      for (const std::int64_t count : request_.counts) {
-        if (count > 1 && only_alone(request_.job) != nullptr) continue;
-        tasks.emplace_back(gpu, count);
-      }
+      for (const std::int64_t count : request_.counts) tasks.emplace_back(gpu, count);
     }
     std::vector<std::size_t> order(tasks.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -87,11 +75,34 @@ class PlanSearch {
       return tasks[left].second > tasks[right].second;
     });
     groups_.resize(tasks.size());
-    const SearchSpace space{request_, recomputes_, forms_, times_};
+    SearchSpace space{request_, recomputes_, forms_, times_, {}};
+    if (is_followed(request_.job)) {
+      space.follow = [this](Evaluated& candidate, const Group& group) {
+        return follow(candidate, group);
+      };
+    }
+    const char* const only = only_alone(request_.job);
     in_parallel(tasks.size(), request_.threads, [&](std::size_t i) {
       const auto [gpu, count] = tasks[order[i]];
-      groups_[order[i]] = search_group(space, devices_[gpu], count);
+      Group& group = groups_[order[i]];
+      if (count > 1 && only != nullptr) {
+        group = {.gpu = gpu, .gpus = count, .unavailable = Unavailable{only}};
+      } else {
+        group = search_group(space, devices_[gpu], count);
+      }
     });
+  }
+
+  /// FollowCandidate: as `estimate` answers for the candidate.
+  bool follow(Evaluated& candidate, const Group& group) {
+    const Job job = describer_.job_of(describer_.candidate_of(candidate, group, recomputes_));
+    const auto memory = describer_.memory_of(job, Follow::to_first_refusal);
+    if (!memory) return false;
+    candidate.verdict = memory->verdict;
+    candidate.device = memory->device;
+    candidate.low = memory->low;
+    candidate.high = memory->high;
+    return true;
   }
 
   void count_candidates() {
@@ -196,7 +207,8 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
                                                "estimate --gpu` answers for one GPU"
                                              : "the spec describes a model without training"};
   }
-  if (auto reason = beyond_the_closed_form(request.job)) return reason;
+  auto reason = beyond_the_closed_form(request.job);
+  if (reason && !is_followed(request.job)) return reason;
   const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
   const char* const only = only_alone(request.job);
   if (only != nullptr && !alone) return Unavailable{only};

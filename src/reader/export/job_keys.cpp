@@ -145,6 +145,15 @@ std::string images(const Job& job) {
   return vision && vision->images > 0 ? written_as(vision->images) : written_as(kNoneWord);
 }
 
+std::string image_size(const Job& job) {
+  const auto& vision = job.model.vision;
+  if (!vision || !vision->tower.packed || vision->tower.patches.height == 0) {
+    return written_as(kNoneWord);
+  }
+  const PatchEmbedding& patches = vision->tower.patches;
+  return list({written_as(patches.height), written_as(patches.width)});
+}
+
 std::string frozen_parts(const Job& job) {
   const auto& vision = job.model.vision;
   if (!vision || vision->frozen == FrozenParts()) return written_as(kNoneWord);
@@ -198,6 +207,7 @@ constexpr JobKey kTrainingKeys[] = {
     {"training.adapter", adapter},
     {"training.float8", float8},
     {"training.images", images},
+    {"training.image_size", image_size},
     {"training.freeze", frozen_parts},
     {"training.teacher",
      [](const Job& job) {

@@ -23,6 +23,8 @@ constexpr std::array kSuffixes = {
     HeadSuffix{"ForTokenClassification", DecoderHead::classification, true, false},
     HeadSuffix{"ForQuestionAnswering", DecoderHead::classification, true, true},
     HeadSuffix{"ForCausalLM", DecoderHead::language_model, false, false},
+    // Multimodal configs of the hub that have the text model's keys beside their own (Qwen2-VL).
+    HeadSuffix{"ForConditionalGeneration", DecoderHead::language_model, false, false},
     HeadSuffix{"LMHeadModel", DecoderHead::language_model, false, false},
     HeadSuffix{"Model", DecoderHead::none, false, false},
 };

@@ -121,8 +121,8 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
     reader.warning(written, quote(written->text) + " is no multimodal config: all of it is read",
                    "leave 'text_only' out");
   }
-  hf::ConfigReader section =
-      text.section == nullptr && !images ? reader : reader.section(hf::kTextSection);
+  const bool flat = text.section == nullptr && (!images || hf::has_flat_text(written->text));
+  hf::ConfigReader section = flat ? reader : reader.section(hf::kTextSection);
   hf::ReadModel model = type->read(section);
   std::optional<VisionPart> vision;
   if (auto* decoder = std::get_if<DecoderSpec>(&model.architecture)) {

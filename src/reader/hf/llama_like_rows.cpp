@@ -37,6 +37,17 @@ constexpr std::array kDense = {
               .heads = {{32, 32}},
               .qkv_bias = kYes,
               .window = {WindowRule::from_layer, 4096}},
+    // Qwen2VLTextConfig, Qwen2_5_VLTextConfig: the same layers, of the 72B's sizes.
+    LlamaLike{.model_type = "qwen2_vl_text",
+              .sizes = {152064, 8192, 29568, 80, 32768},
+              .heads = {{64, 8}},
+              .qkv_bias = kYes,
+              .window = {WindowRule::from_layer, 4096}},
+    LlamaLike{.model_type = "qwen2_5_vl_text",
+              .sizes = {152064, 8192, 29568, 80, 32768},
+              .heads = {{64, 8}},
+              .qkv_bias = kYes,
+              .window = {WindowRule::from_layer, 4096}},
     // Qwen3Attention norms q and k over head_dim, "unlike olmo, only on the head dim".
     LlamaLike{.model_type = "qwen3",
               .sizes = {151936, 4096, 22016, 32, 32768},

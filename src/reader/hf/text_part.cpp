@@ -23,7 +23,9 @@ struct Multimodal {
 // Gemma3Config.sub_configs: text_config is a Gemma3TextConfig, vision_config a SiglipVisionConfig.
 // LlavaConfig.__post_init__: a text_config without a type is a LlamaConfig.
 constexpr std::array kMultimodal = {Multimodal{"gemma3", "vision_config", "gemma3_text"},
-                                    Multimodal{"llava", "vision_config", "llama"}};
+                                    Multimodal{"llava", "vision_config", "llama"},
+                                    Multimodal{"qwen2_vl", "vision_config", "qwen2_vl_text"},
+                                    Multimodal{"qwen2_5_vl", "vision_config", "qwen2_5_vl_text"}};
 
 std::string_view word_of(const Value& config, std::string_view key) {
   const Value* const value = config.find(key);

@@ -65,16 +65,26 @@ std::int64_t context_of(const ModelSpec& model) {
   return decoder == nullptr ? 0 : decoder->max_positions;
 }
 
+std::string keys_of_images(const VisionPart& vision) {
+  const std::string number = "  images: 1  # of each sequence";
+  if (!vision.tower.packed) {
+    return number + "; each is " + std::to_string(vision.tokens_of_image()) + " of its tokens\n";
+  }
+  const std::int64_t step = vision.tower.patches.patch * vision.projector.pool;
+  constexpr std::int64_t kUsualTokens = 16;  // along a side
+  const std::string side = std::to_string(kUsualTokens * step);
+  return number + "\n  image_size: [" + side + ", " + side + "]  # pixels, multiples of " +
+         std::to_string(step) + "; a token each " + std::to_string(step) + "x" +
+         std::to_string(step) + "\n";
+}
+
 std::string training_section(const ModelSpec& model) {
   const std::int64_t context = context_of(model);
   const std::int64_t seq_len = context == 0 ? 512 : std::min(context, kUsualContext);
   const std::string limit =
       context > seq_len ? "; the model takes up to " + std::to_string(context) : "";
   const bool images = model.vision.has_value();
-  const std::string of_images = images ? "  images: 1  # of each sequence; each is " +
-                                             std::to_string(model.vision->tokens_of_image()) +
-                                             " of its tokens\n"
-                                       : "";
+  const std::string of_images = images ? keys_of_images(*model.vision) : "";
   return "training:\n"
          "  seq_len: " +
          std::to_string(seq_len) + "  # tokens a sequence" + limit + "\n" + of_images +

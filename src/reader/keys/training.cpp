@@ -249,6 +249,7 @@ constexpr Key kCacheKey = {.name = "use_cache",
 
 constexpr Word kVisionParts[] = {{"vision_tower"}, {"multi_modal_projector"}, {"language_model"}};
 constexpr Shapes kFrozenParts = {choice(kVisionParts)};
+constexpr Shapes kPixels = {count()};
 
 const Key kTrainingKeys[] = {
     {.name = "seq_len",
@@ -328,6 +329,10 @@ const Key kTrainingKeys[] = {
      .shapes = {count()},
      .doc = "Images of each sequence of a model with a vision tower; their tokens count in "
             "seq_len."},
+    {.name = "image_size",
+     .shapes = {list(kPixels)},
+     .doc = "Height and width of the images, in pixels, of a model that takes them of any size, as "
+            "its processor resizes them."},
     {.name = "freeze",
      .shapes = {list(kFrozenParts)},
      .doc = "Parts of a model with a vision tower that are not trained (requires_grad_(False))."},

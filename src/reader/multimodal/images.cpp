@@ -1,4 +1,5 @@
 // The keys of a job that say more of its images.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <variant>
@@ -15,7 +16,8 @@ struct FreezablePart {
   std::string_view name;
   bool FrozenParts::*frozen;
 };
-/// Modules of transformers' LlavaModel and Gemma3Model; the head goes with the language model.
+/// Modules of transformers' LlavaModel and Gemma3Model, and of Qwen2VLModel patch_embed and blocks
+/// of `visual`, its merger, and the rest; the head goes with the language model.
 constexpr std::array kFreezable = {FreezablePart{"vision_tower", &FrozenParts::tower},
                                    FreezablePart{"multi_modal_projector", &FrozenParts::projector},
                                    FreezablePart{"language_model", &FrozenParts::decoder}};
@@ -32,9 +34,41 @@ void read_freeze(const Value& freeze, VisionPart& vision, Diagnostics& diagnosti
       error_at(freeze.span, "nothing is trained", "leave one of the parts out of 'freeze'"));
 }
 
+/// A whole number of tokens of the tower along each side.
+void read_size(const Value& written, VisionPart& vision, Diagnostics& diagnostics) {
+  constexpr std::int64_t kLargestSide = 16'384;
+  PatchEmbedding& patches = vision.tower.patches;
+  if (!vision.tower.packed) {
+    diagnostics.push_back(error_at(written.span, "this model's config says the size of its images",
+                                   "leave 'image_size' out"));
+    return;
+  }
+  if (written.items.size() != 2) {
+    diagnostics.push_back(error_at(written.span, "a size is height and width", "[1092, 812]"));
+    return;
+  }
+  const std::int64_t step = patches.patch * vision.projector.pool;
+  for (const Value& side : written.items) {
+    const std::int64_t pixels = as_count(&side).value_or(step);
+    if (pixels % step == 0 && pixels <= kLargestSide) continue;
+    const std::int64_t nearest =
+        std::clamp((pixels + step / 2) / step * step, step, kLargestSide / step * step);
+    diagnostics.push_back(error_at(side.span,
+                                   "the tower takes sides of a multiple of " +
+                                       std::to_string(step) + " pixels, at most " +
+                                       std::to_string(kLargestSide),
+                                   "the processor resizes to it: " + std::to_string(nearest)));
+    return;
+  }
+  patches.height = as_count(&written.items[0]).value_or(0);
+  patches.width = as_count(&written.items[1]).value_or(0);
+}
+
 void check_length(const Value& training, const VisionPart& vision, Diagnostics& diagnostics) {
   const std::int64_t seq_len = as_count(training.find("seq_len")).value_or(0);
-  const std::int64_t tokens = checked_multiply(vision.images, vision.tokens_of_image());
+  // The processor of images of any size puts a token before and behind each.
+  const std::int64_t around = vision.tower.packed ? 2 : 0;
+  const std::int64_t tokens = checked_multiply(vision.images, vision.tokens_of_image() + around);
   if (tokens <= seq_len || seq_len == 0) return;
   diagnostics.push_back(error_at(
       training.find("images")->span,
@@ -64,15 +98,17 @@ constexpr NotRecorded kNotWithImages[] = {
 void read_images(const Value& training, ModelSpec& model, Diagnostics& diagnostics) {
   const Value* const images = training.find("images");
   const Value* const freeze = training.find("freeze");
+  const Value* const size = training.find("image_size");
   if (!model.vision) {
-    for (const Value* written : {images, freeze}) {
+    for (const Value* written : {images, size, freeze}) {
       if (written == nullptr) continue;
       diagnostics.push_back(error_at(written->span, "this model has no vision tower",
-                                     "leave 'images' and 'freeze' out"));
+                                     "leave 'images', 'image_size' and 'freeze' out"));
     }
     return;
   }
   model.vision->images = as_count(images).value_or(0);
+  if (size != nullptr) read_size(*size, *model.vision, diagnostics);
   if (images != nullptr) check_length(training, *model.vision, diagnostics);
   if (freeze != nullptr) read_freeze(*freeze, *model.vision, diagnostics);
 }

@@ -17,6 +17,12 @@ bool reads_images(std::string_view model_type);
 /// Tower and projector of a config of such a type, whose text model is `decoder`: it gets the keys
 /// of the config that are the decoder's, and those that no graph has.
 VisionPart read_vision(std::string_view model_type, ConfigReader& config, DecoderSpec& decoder);
+/// As above, of Qwen2-VL and Qwen2.5-VL.
+VisionPart read_packed_vision(std::string_view model_type, ConfigReader& config,
+                              DecoderSpec& decoder);
+/// Whether a config of the type without a section of its text model has that model's keys beside
+/// its own.
+bool has_flat_text(std::string_view model_type);
 
 }  // namespace hf
 

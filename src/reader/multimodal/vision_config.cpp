@@ -53,7 +53,9 @@ constexpr std::array kImageModels = {
         "llava", ProjectorKind::two_layers, "clip_vision_model", {1024, 4096, 24, 16, 336, 14}},
     // Gemma3Config.__post_init__: without a vision_config a SiglipVisionConfig as it is.
     MultimodalRow{
-        "gemma3", ProjectorKind::pooled, "siglip_vision_model", {768, 3072, 12, 12, 224, 16}}};
+        "gemma3", ProjectorKind::pooled, "siglip_vision_model", {768, 3072, 12, 12, 224, 16}},
+    MultimodalRow{"qwen2_vl", ProjectorKind::merged, {}, {}},
+    MultimodalRow{"qwen2_5_vl", ProjectorKind::merged, {}, {}}};
 
 const MultimodalRow* row_of(std::string_view model_type) {
   const auto* const found = std::ranges::find(kImageModels, model_type, &MultimodalRow::model_type);
@@ -91,19 +93,21 @@ constexpr std::int64_t kLargestSide = 16'384;
 VisionTower read_tower(ConfigReader& config, const TowerRow& row, const TowerSizes& sizes) {
   VisionTower tower;
   tower.model_type = row.model_type;
-  tower.patches = {.side = config.size({"image_size"}, sizes.side),
+  const std::int64_t side = config.size({"image_size"}, sizes.side);
+  tower.patches = {.height = side,
+                   .width = side,
                    .patch = config.size({"patch_size"}, sizes.patch),
                    .channels = config.size({"num_channels"}, 3),
                    .bias = row.patch_bias,
                    .class_token = row.class_token};
-  if (tower.patches.patch > tower.patches.side) {
+  if (tower.patches.patch > side) {
     config.error({"patch_size"}, "a patch is larger than the image");
-    tower.patches.patch = tower.patches.side;
+    tower.patches.patch = side;
   }
-  if (tower.patches.side > kLargestSide) {
+  if (side > kLargestSide) {
     config.error({"image_size"}, "no tower takes images of so many pixels",
                  "at most " + std::to_string(kLargestSide) + " a side");
-    tower.patches.side = kLargestSide;
+    tower.patches.height = tower.patches.width = kLargestSide;
   }
   tower.encoder = encoder_of(config, row, sizes);
   tower.norm_before = row.norm_before;
@@ -149,8 +153,8 @@ void read_gemma3(ConfigReader& config, VisionPart& vision, DecoderSpec& decoder)
   const std::int64_t tokens = config.size({"mm_tokens_per_image"}, 256);
   std::int64_t side = 1;
   while ((side + 1) * (side + 1) <= tokens) ++side;
-  vision.projector = {.kind = ProjectorKind::pooled, .pool = tower.patches.grid() / side};
-  if (side > tower.patches.grid() || tower.patches.grid() % side != 0) {
+  vision.projector = {.kind = ProjectorKind::pooled, .pool = tower.patches.rows() / side};
+  if (side > tower.patches.rows() || tower.patches.rows() % side != 0) {
     config.error({"mm_tokens_per_image"}, "the tower's patches are no squares of so many tokens");
     vision.projector.pool = 1;
   }
@@ -165,6 +169,12 @@ void read_gemma3(ConfigReader& config, VisionPart& vision, DecoderSpec& decoder)
 
 bool reads_images(std::string_view model_type) { return row_of(model_type) != nullptr; }
 
+// Qwen2VLConfig.__post_init__: "Hub configs are saved as flat dicts".
+bool has_flat_text(std::string_view model_type) {
+  const MultimodalRow* row = row_of(model_type);
+  return row != nullptr && row->projector == ProjectorKind::merged;
+}
+
 VisionPart read_vision(std::string_view model_type, ConfigReader& config, DecoderSpec& decoder) {
   const MultimodalRow& row = *row_of(model_type);
   const std::string architecture = read_architecture(config);
@@ -172,6 +182,9 @@ VisionPart read_vision(std::string_view model_type, ConfigReader& config, Decode
     decoder.unfollowed.emplace_back("architectures");
   }
   decoder.head = DecoderHead::language_model;
+  if (row.projector == ProjectorKind::merged) {
+    return read_packed_vision(model_type, config, decoder);
+  }
   const bool written = config.find({"vision_config"}) != nullptr;
   ConfigReader section = config.section("vision_config");
   const std::string type = section.word({"model_type"}, row.tower);
@@ -192,6 +205,8 @@ VisionPart read_vision(std::string_view model_type, ConfigReader& config, Decode
       break;
     case ProjectorKind::pooled:
       read_gemma3(config, vision, decoder);
+      break;
+    case ProjectorKind::merged:
       break;
   }
   return vision;

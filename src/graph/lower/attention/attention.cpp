@@ -163,6 +163,8 @@ class Projections {
         return transposed(both);
       case QkvSplit::slices:
         return slices(both);
+      case QkvSplit::unbound:
+        return unbound(both);
       case QkvSplit::selected:
         if (!grouped) return selected(both);
         return spec_.kv_heads == 1 ? indexed(both) : groups(both);
@@ -212,6 +214,17 @@ class Projections {
     const TensorId q_heads = heads(Part::q, q);
     const TensorId k_heads = heads(Part::k, k);
     return by_heads(q_heads, k_heads, heads(Part::v, v));
+  }
+
+  // reshape(s, 3, heads, d).permute(1, 0, 2, 3).unbind(0), whose backward stacks the three.
+  AttentionInputs unbound(TensorId both) {
+    const Shape three = {Expr(3), dims_.b * dims_.s, dims_.a, dims_.d};
+    both = view_copied_back(block_, {"qkv_proj", "three of heads"}, both, three);
+    const std::vector<TensorId> parts = split(block_, "qkv_proj", both,
+                                              {{{"qkv_proj", "q"}, by_head(dims_.a)},
+                                               {{"qkv_proj", "k"}, by_head(dims_.k)},
+                                               {{"qkv_proj", "v"}, by_head(dims_.k)}});
+    return {{parts[0]}, {parts[1]}, {parts[2]}};
   }
 
   AttentionInputs selected(TensorId both) {
@@ -352,7 +365,9 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   if (rotates) inputs = rotate(block, {context, kind, frame}, inputs);
   if (context.caches()) update_cache(block, context, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
-  const TensorId mixed = mixed_values(block, context, call, inputs);
+  const TensorId mixed = context.parts != nullptr
+                             ? attention_by_parts(block, {context, kind, frame}, inputs)
+                             : mixed_values(block, context, call, inputs);
   // y = self.resid_dropout(self.c_proj(y)): the old y, the joined heads, has its name until the
   // right side is done.
   if (context.program.names_attention) frame.local(mixed);

@@ -79,7 +79,10 @@ TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const 
 /// a·d].
 TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, AttentionCall call,
                          AttentionInputs inputs);
-/// As above, over context-parallel ranks.
+/// The parts of a packed sequence one after the other, joined.
+TensorId attention_by_parts(BlockBuilder& block, const RotaryCall& call,
+                            const AttentionInputs& inputs);
+/// As fused_attention(), over context-parallel ranks.
 TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, const AttentionInputs& inputs);
 TensorId math_attention(BlockBuilder& block, const DecoderContext& context,

@@ -85,8 +85,9 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
   }
   const Shape shape = {context.position_rows(), context.dims.s,
                        halves ? channels / Expr(2) : channels};
-  std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
-                                  block.shared(local ? "local sin" : "sin", shape, dtype)};
+  std::vector<TensorId> shared = {
+      block.shared(local ? "local cos" : context.habits.cosines, shape, dtype),
+      block.shared(local ? "local sin" : context.habits.sines, shape, dtype)};
   if (!context.habits.tables_by_layer) return shared;
   // GLM and ERNIE: cos[..., : d // 2].repeat_interleave(2, dim=-1) within apply_rotary_pos_emb, so
   // each layer makes and keeps its own: 2·s·r·2 B for r rotating channels in bf16.
@@ -122,8 +123,10 @@ void rotate_whole(BlockBuilder& block, const Rotation& rotation, AttentionInputs
     q.id = frame.local(cast(block, {"q_rotary", "in fp32"}, q.id, DType::fp32));
     k.id = frame.local(cast(block, {"k_rotary", "in fp32"}, k.id, DType::fp32));
   }
-  const TensorId of_q = frame.local(rotated(block, "q_rotary", q.id, rotation));
-  const TensorId of_k = frame.local(rotated(block, "k_rotary", k.id, rotation));
+  const TensorId of_q = rotated(block, "q_rotary", q.id, rotation);
+  if (!rotation.joined_replaces) frame.local(of_q);
+  const TensorId of_k = rotated(block, "k_rotary", k.id, rotation);
+  if (!rotation.joined_replaces) frame.local(of_k);
   q = {of_q, false};
   k = {of_k, false};
   if (!rotation.casts_back) return;

@@ -283,6 +283,9 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                          model.low_rank ? &*model.low_rank : nullptr,
                          model.quantized ? &*model.quantized : nullptr};
   if (model.vision) context.vision = &*model.vision;
+  if (context.habits.rotates_in_grids && !model.vision) {
+    return not_available("the text model of Qwen2-VL without its tower");
+  }
   const bool writes_sinks = context.habits.scores == ScoreWriting::with_sinks;
   if (context.attention.sinks != writes_sinks) return not_available("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {

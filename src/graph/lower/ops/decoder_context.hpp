@@ -1,6 +1,10 @@
 // Inputs of every part of a decoder's lowering: model, policy, and the sizes in letters.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
 #include "graph/lower/ops/block_builder.hpp"
 #include "graph/lower/ops/decoder_program.hpp"
 #include "graph/lower/ops/habits.hpp"
@@ -25,12 +29,20 @@ struct Dimensions {
   Expr stream_s = Symbol::seq_len;       ///< tokens of the residual stream: s, or s/t
   Expr keys = Symbol::seq_len;           ///< tokens whose keys and values attention reads: s, or S
 
-  [[nodiscard]] Shape rows() const { return {b, s}; }
-  [[nodiscard]] Shape stream() const { return {b, stream_s}; }
+  bool packed = false;  ///< all sequences are one, of b·s rows
+
+  [[nodiscard]] Shape rows() const { return packed ? Shape{b * s} : Shape{b, s}; }
+  [[nodiscard]] Shape stream() const { return packed ? Shape{b * s} : Shape{b, stream_s}; }
 };
 
 /// Products and vocabulary are cut over tensor-parallel ranks by DTensor.
 bool shards_by_dtensor(const LoweringPolicy& policy);
+
+/// A packed sequence, of which attention sees one part after the other.
+struct AttentionParts {
+  std::string_view bounds;  ///< the name by which layers know where the parts begin
+  std::vector<std::int64_t> lengths;
+};
 
 struct DecoderContext {
   const DecoderSpec& decoder;
@@ -45,6 +57,7 @@ struct DecoderContext {
   SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
   bool trains_all = false;             ///< what is frozen beside an adapter gets its gradients too
   const VisionPart* vision = nullptr;  ///< whose images become tokens of the decoder
+  const AttentionParts* parts = nullptr;  ///< null: attention sees every sequence whole
 
   /// Null where queries, keys and values are projected directly.
   [[nodiscard]] const LatentAttention* latent() const {
@@ -72,6 +85,10 @@ struct DecoderContext {
   /// Attention takes masks by which the tokens of an image see one another (Gemma 3).
   [[nodiscard]] bool sees_images_whole() const {
     return vision != nullptr && vision->projector.kind == ProjectorKind::pooled;
+  }
+  /// The type of the stream between the layers: a packed one begins with what a convolution makes.
+  [[nodiscard]] DType stream_type() const {
+    return dims.packed && policy.autocast ? policy.compute : policy.weights;
   }
   [[nodiscard]] bool shards_tensors() const { return shards_by_dtensor(policy); }
   /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
@@ -101,7 +118,9 @@ struct DecoderContext {
   /// Tokens that the sequences have with the pass.
   [[nodiscard]] std::int64_t tokens() const { return policy.past.value_or(0) + policy.seq_len; }
   /// Rows of position ids and of tables made from them: one for all sequences, or each its own.
-  [[nodiscard]] Expr position_rows() const { return generates() ? dims.b : Expr(1); }
+  [[nodiscard]] Expr position_rows() const {
+    return generates() || habits.rotates_in_grids ? dims.b : Expr(1);
+  }
   [[nodiscard]] BiasCall bias_call() const { return habits.bias_call; }
   /// `probability`, or 0 where the job switches dropout off.
   [[nodiscard]] double dropout(double probability) const {

@@ -22,6 +22,29 @@ constexpr std::array kHabits = {
         .model_type = "siglip_vision_model", .passes_positions = false, .stream_transposed = true},
     // Qwen2Model.forward always makes the mask "full_attention", another where has_sliding_layers.
     Habits{.model_type = "qwen2", .masks_by_type = true},
+    // Qwen2VLTextModel passes no position_ids to its layers or its mask. The towers' rotation is
+    // in fp32, of tables in fp32.
+    Habits{.model_type = "qwen2_vl_text",
+           .rotates_in_grids = true,
+           .passes_positions = false,
+           .projections = ProjectionOrder::views_last,
+           .masks_by_type = true,
+           .finds_packed = false},
+    Habits{.model_type = "qwen2_5_vl_text",
+           .rotates_in_grids = true,
+           .passes_positions = false,
+           .projections = ProjectionOrder::views_last,
+           .masks_by_type = true,
+           .finds_packed = false},
+    Habits{.model_type = "qwen2_vl_vision",
+           .joined_replaces = true,
+           .tables_in_fp32 = true,
+           .cosines = "patch cos",
+           .sines = "patch sin",
+           .rotates_in_grids = true,
+           .qkv_split = QkvSplit::unbound,
+           .passes_positions = false,
+           .rotation = RotationType::whole_in_fp32},
     // query_states = self.q_norm(self.q_proj(hidden_states).view(hidden_shape)).transpose(1, 2)
     Habits{
         .model_type = "qwen3", .projections = ProjectionOrder::norm_by_norm, .masks_by_type = true},

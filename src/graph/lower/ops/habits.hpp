@@ -54,6 +54,7 @@ enum class QkvSplit {
                           ///< (BigCode)
   transposed,             ///< seen by heads and turned, then cut (GPT-NeoX)
   slices,                 ///< sliced out one by one, then seen by heads (Phi-3)
+  unbound,                ///< seen as three of so many heads, and taken apart (Qwen2-VL's tower)
   selected                ///< seen by heads, then selected one by one; shared ones are indexed out:
                           ///< copies (BLOOM, Falcon)
 };
@@ -108,8 +109,13 @@ struct Habits {
   NormWriting layer_norm = NormWriting::fused;
   bool rotates_by_cat = false;   ///< rotated and other channels are joined even where all rotate
   bool joins_at_once = false;    ///< the queries' channels are joined before the keys rotate
-  bool joined_replaces = false;  ///< the joined channels take the turned ones' name
+  bool joined_replaces = false;  ///< the joined channels, or those cast back, take the turned ones'
+                                 ///< name
   bool tables_in_fp32 = false;   ///< cos and sin stay in fp32
+  std::string_view cosines = "cos";  ///< the names by which layers know the tables
+  std::string_view sines = "sin";
+  bool rotates_in_grids =
+      false;  ///< positions are three, an image's its rows and columns (Qwen2-VL)
   bool tables_by_layer = false;  ///< every layer makes cos and sin of its own from the shared ones
   bool softmax_in_type = false;  ///< eager softmax in the scores' type, not in fp32
   bool eager_only = false;       ///< no fused attention

@@ -75,6 +75,10 @@ class LayerWriter {
     const LayerArguments arguments = context_.program.layer_arguments;
     if (arguments == LayerArguments::rope_cache) return cast_rotary_table();
     if (arguments == LayerArguments::none) return;
+    if (context_.parts != nullptr) {
+      const auto count = static_cast<std::int64_t>(context_.parts->lengths.size());
+      block_.shared(context_.parts->bounds, {Expr(count + 1)}, DType::int32);
+    }
     if (context_.habits.passes_positions) {
       block_.shared("position ids", {dims.s}, DType::int64);
     }
@@ -278,8 +282,10 @@ Block layer_block(const DecoderContext& context, const LayerKind& kind, StreamIn
   const Dimensions& dims = context.dims;
   BlockBuilder writer(kind.sliding_window ? "layer (sliding window)" : "layer",
                       context.precision());
-  const TensorId x = writer.block_input({dims.b, dims.stream_s, dims.h}, context.policy.weights,
-                                        input.wants_gradient);
+  Shape stream = dims.stream();
+  stream.push_back(dims.h);
+  const TensorId x =
+      writer.block_input(std::move(stream), context.stream_type(), input.wants_gradient);
   const TensorId out = write_layer(writer, context, kind, x);
   Block block = std::move(writer).take(out, true);
   if (context.program.mark_selected != nullptr) context.program.mark_selected(block);

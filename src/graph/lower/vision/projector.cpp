@@ -1,9 +1,11 @@
 // The projector, and the sequence of text and images.
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <utility>
 
+#include "graph/lower/attention/numbers.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/vision/packed_tower.hpp"
 #include "graph/lower/vision/vision.hpp"
 #include "memest/units/int128.hpp"
 
@@ -53,6 +55,20 @@ class ProjectorWriter {
     // .type_as(vision_outputs), which a norm has widened under autocast.
     return cast(block_, {"mm_input_projection", "in type"}, times_matrix(x),
                 context_.policy.weights);
+  }
+
+  /// PatchMerger: a norm of each patch, squares of them as one row, two products.
+  TensorId merged(TensorId x) {
+    const Norm& kind = vision_.tower.encoder.norm;
+    x = norm(block_, context_, {"ln_q", kind, {block_.tensor(x).shape.back()}}, x);
+    const Expr row = width_ * Expr(vision_.projector.pool * vision_.projector.pool);
+    const Shape rows = {images_, tokens_};
+    x = view(block_, {"ln_q", "squares"}, x, {images_, tokens_, row});
+    Frame call(block_);  // of the nn.Sequential, whose argument is held as long as it runs
+    call.local(x);
+    x = linear(block_, {"merger_up", row, row, true}, {rows, x});
+    x = activation(block_, {"merger_activation", ActivationFunction::gelu}, x);
+    return linear(block_, {"merger_down", row, hidden_, true}, {rows, x});
   }
 
  private:
@@ -202,68 +218,70 @@ TensorId scatter(BlockBuilder& block, TensorId text, TensorId mask, TensorId ima
   return out;
 }
 
-/// get_placeholder_mask: where the images' tokens stand, and whether they are as many as come.
-TensorId placeholder_mask(BlockBuilder& block, const DecoderContext& context) {
-  constexpr std::string_view kName = "image_mask";
-  const Dimensions& dims = context.dims;
-  const TensorId tokens = block.shared("token ids", dims.rows(), DType::int64);
-  const TensorId mask =
-      compute(block, OpKind::mask, {tokens}, {{kName}, dims.rows(), DType::boolean});
-  const auto number = [&](TensorId of, std::string_view name, DType dtype) {
-    return compute(block, OpKind::scale, {of}, {{kName, name}, {Expr(1)}, dtype});
-  };
-  Frame function(block);
-  const TensorId count = function.local(block.make({kName, "count"}, {Expr(1)}, DType::int64));
-  Op op;
-  op.kind = OpKind::reduce;
-  op.name = kName;
-  op.inputs = {mask};
-  op.outputs = {count, block.make({kName, "as numbers"}, dims.rows(), DType::int64)};
-  block.emit(std::move(op));
-  const TensorId elements = number(count, "elements", DType::int64);
-  const TensorId equal = function.local(number(elements, "equal", DType::boolean));
-  number(equal, "all equal", DType::boolean);
-  return mask;
-}
-
-/// A formula in the tower's numbers.
-class Numbers {
+/// get_placeholder_mask: where the images' tokens stand, and whether they are as many as come; the
+/// same of videos, which are none, where the model reads some.
+class Placeholders {
  public:
-  explicit Numbers(const VisionPart& vision) {
-    const DecoderSpec& encoder = vision.tower.encoder;
-    const SoftmaxAttention attention = heads_of(encoder.attention);
-    const auto& part = std::get<DenseFeedForward>(encoder.kinds.front().feed_forward);
-    const std::int64_t s = vision.tower.patches.positions();
-    const auto rounded = [s](std::int64_t step) { return Expr((s + step - 1) / step * step); };
-    numbers_ = {{Symbol::micro_batch, Expr(vision.images) * Expr(Symbol::micro_batch)},
-                {Symbol::seq_len, Expr(s)},
-                {Symbol::hidden_size, Expr(encoder.hidden_size)},
-                {Symbol::heads, Expr(attention.heads)},
-                {Symbol::kv_heads, Expr(attention.kv_heads)},
-                {Symbol::head_dim, Expr(attention.head_dim)},
-                {Symbol::ffn_size, Expr(part.size)},
-                {Symbol::seq_len_8, rounded(8)},
-                {Symbol::seq_len_32, rounded(32)},
-                {Symbol::seq_len_64, rounded(64)},
-                {Symbol::seq_len_128, rounded(128)}};
-  }
+  Placeholders(BlockBuilder& block, const DecoderContext& context)
+      : block_(block), rows_(context.dims.rows()), videos_(context.vision->tower.packed) {}
 
-  void put(Expr& formula) const {
-    for (const auto& [symbol, number] : numbers_) {
-      if (formula.uses(symbol)) formula = formula.substitute(symbol, number);
+  TensorId write() {
+    const TensorId tokens = block_.shared("token ids", rows_, DType::int64);
+    const TensorId mask = of("image_mask", tokens);
+    const std::optional<TensorId> video =
+        videos_ ? std::optional(of("video_mask", tokens)) : std::nullopt;
+    if (video) block_.outlive(*video, "video mask");
+    Frame function(block_);
+    const TensorId count = function.local(counted("image_mask", mask));
+    {
+      Frame check(block_);
+      const TensorId elements = number(count, "elements", DType::int64);
+      const TensorId equal =
+          (videos_ ? check : function).local(number(elements, "equal", DType::boolean));
+      number(equal, "all equal", DType::boolean);
     }
-  }
-  void put(std::vector<KernelLaunch>& launches) const {
-    for (KernelLaunch& launch : launches) {
-      for (Expr* one : {&launch.outer, &launch.reduced, &launch.inner, &launch.scratch_bytes}) {
-        put(*one);
-      }
-    }
+    if (video) function.local(counted("video_mask", *video));
+    return mask;
   }
 
  private:
-  std::vector<std::pair<Symbol, Expr>> numbers_;
+  TensorId of(std::string_view name, TensorId tokens) {
+    return compute(block_, OpKind::mask, {tokens}, {{name}, rows_, DType::boolean});
+  }
+  TensorId number(TensorId of, std::string_view name, DType dtype) {
+    return compute(block_, OpKind::scale, {of}, {{"image_mask", name}, {Expr(1)}, dtype});
+  }
+  TensorId counted(std::string_view name, TensorId mask) {
+    const TensorId count = block_.make({name, "count"}, {Expr(1)}, DType::int64);
+    Op op;
+    op.kind = OpKind::reduce;
+    op.name = name;
+    op.inputs = {mask};
+    op.outputs = {count, block_.make({name, "as numbers"}, rows_, DType::int64)};
+    block_.emit(std::move(op));
+    return count;
+  }
+
+  BlockBuilder& block_;
+  Shape rows_;
+  bool videos_;
 };
+
+/// The tower's numbers.
+Numbers numbers_of(const VisionPart& vision) {
+  const DecoderSpec& encoder = vision.tower.encoder;
+  const SoftmaxAttention attention = heads_of(encoder.attention);
+  const auto& part = std::get<DenseFeedForward>(encoder.kinds.front().feed_forward);
+  Numbers numbers = Numbers::of_length(vision.tower.patches.positions());
+  numbers.add({{Symbol::micro_batch, Expr(vision.images) * Expr(Symbol::micro_batch)},
+               {Symbol::hidden_size, Expr(encoder.hidden_size)},
+               {Symbol::heads, Expr(attention.heads)},
+               {Symbol::kv_heads, Expr(attention.kv_heads)},
+               {Symbol::head_dim, Expr(attention.head_dim)},
+               {Symbol::rotary_dim, Expr(attention.head_dim)},
+               {Symbol::ffn_size, Expr(part.size)}});
+  return numbers;
+}
 
 }  // namespace
 
@@ -276,6 +294,8 @@ TensorId project(BlockBuilder& block, const DecoderContext& context, TensorId x)
       return writer.two_layers(x);
     case ProjectorKind::pooled:
       return writer.pooled(x);
+    case ProjectorKind::merged:
+      return writer.merged(x);
   }
   return x;
 }
@@ -301,7 +321,11 @@ TensorId image_row(BlockBuilder& block, const DecoderContext& context, TensorId 
   block.emit(std::move(op));
   // .to(inputs_embeds.dtype)
   const TensorId tokens = cast(block, {kName, "in type"}, out, context.policy.weights);
-  block.answer(tokens);  // image_hidden_states
+  if (context.vision->tower.packed) {
+    block.outlive(tokens, "image embeddings");
+  } else {
+    block.answer(tokens);  // image_hidden_states
+  }
   return tokens;
 }
 
@@ -315,70 +339,25 @@ Block merge_block(const DecoderContext& context, bool images_want_gradient) {
   const TensorId text =
       block.shared(kTextEmbeddings, {dims.b, dims.s, dims.h}, context.policy.weights);
   block.set_needs_gradient(text, !vision.frozen.decoder || context.embeddings_want_gradient());
-  const TensorId mask = placeholder_mask(block, context);
+  const TensorId mask = Placeholders(block, context).write();
   const TensorId x = scatter(block, text, mask, images);
   block.let_go(kTextEmbeddings);
   block.outlive(x, "input embeddings");
   if (context.sees_images_whole()) write_block_masks(block, context);
-  write_positions(block, context);
+  if (context.habits.rotates_in_grids) {
+    block.shared(kTokenTypes, dims.rows(), DType::int64);
+    block.shared(kImageGrids, {Expr(vision.images) * dims.b, Expr(3)}, DType::int64);
+    write_grid_positions(block, context);
+  } else {
+    write_positions(block, context);
+  }
   return std::move(block).take(x);
 }
 
 void write_in_numbers(Block& block, const VisionPart& vision) {
-  const Numbers numbers(vision);
-  for (Tensor& tensor : block.tensors) {
-    for (Expr& size : tensor.shape) numbers.put(size);
-  }
-  for (Op& op : block.ops) {
-    for (Work* work : {&op.forward, &op.backward}) {
-      numbers.put(work->flops);
-      numbers.put(work->bytes);
-    }
-    numbers.put(op.forward_launches);
-    numbers.put(op.backward_launches);
-  }
-}
-
-std::optional<Unavailable> vision_refusal(const ModelSpec& model, const LoweringPolicy& policy) {
-  const VisionPart& vision = *model.vision;
-  if (policy.gradients && vision.images == 0) {
-    return Unavailable{
-        "memory and time of a model with images need their number: write 'images', those of each "
-        "sequence, in 'training'"};
-  }
-  // One that is frozen is written out as one block.
-  constexpr std::int64_t kMostLayersOfTower = 256;
-  if (vision.tower.encoder.layers() > kMostLayersOfTower) {
-    return Unavailable{
-        "memory and time of a vision tower of more than 256 layers are not available"};
-  }
-  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
-  const bool rotates =
-      decoder != nullptr && std::holds_alternative<RotaryPosition>(decoder->position);
-  constexpr std::array kKernels = {AttentionKernel::sdpa, AttentionKernel::sdpa_flash,
-                                   AttentionKernel::sdpa_efficient, AttentionKernel::sdpa_cudnn};
-  struct Asked {
-    bool asked;
-    const char* what;
-  };
-  const Implementation& implementation = policy.implementation;
-  const std::array<Asked, 9> asked = {
-      Asked{!rotates, "a decoder whose positions do not rotate"},
-      Asked{std::ranges::find(kKernels, implementation.attention) == kKernels.end(),
-            "attention that is written out"},
-      Asked{!policy.gradients, "inference"},
-      Asked{model.adapter.has_value(), "adapters"},
-      Asked{model.quantized || model.low_rank || model.shared_layers, "compression"},
-      Asked{implementation.liger.any() || policy.float8, "Liger's kernels or float8 linears"},
-      Asked{implementation.compile != CompileScope::off, "torch.compile"},
-      Asked{policy.teacher != nullptr || policy.end != ForwardEnd::cross_entropy, "another loss"},
-      Asked{policy.saves_on_cpu || policy.key_value_cache, "saved tensors on the host or a cache"}};
-  for (const Asked& one : asked) {
-    if (!one.asked) continue;
-    return Unavailable{std::string("memory and time of images beside ") + one.what +
-                       " are not available yet"};
-  }
-  return std::nullopt;
+  const Numbers numbers = numbers_of(vision);
+  for (Tensor& tensor : block.tensors) numbers.put(tensor);
+  for (Op& op : block.ops) numbers.put(op);
 }
 
 }  // namespace memest

@@ -3,14 +3,13 @@
 
 #include "graph/lower/ops/habits.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/vision/packed_tower.hpp"
 #include "graph/lower/vision/vision.hpp"
 #include "graph/parameters/parameter_names.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
-namespace {
 
-/// An image is a sequence of patches.
 LoweringPolicy policy_of_tower(const LoweringPolicy& policy, const VisionPart& vision) {
   LoweringPolicy own = policy;
   own.micro_batch = checked_multiply(policy.micro_batch, vision.images);
@@ -18,6 +17,8 @@ LoweringPolicy policy_of_tower(const LoweringPolicy& policy, const VisionPart& v
   own.frozen = vision.frozen.tower;
   return own;
 }
+
+namespace {
 
 class TowerWriter {
  public:
@@ -183,7 +184,7 @@ class TowerWriter {
     {
       Frame function(block);
       const TensorId pixels = block.shared(
-          kPixelValues, {dims.b, Expr(patches.channels), Expr(patches.side), Expr(patches.side)},
+          kPixelValues, {dims.b, Expr(patches.channels), Expr(patches.height), Expr(patches.width)},
           DType::fp32);
       // pixel_values.to(dtype=self.patch_embedding.weight.dtype)
       const TensorId given =
@@ -210,8 +211,7 @@ class TowerWriter {
     if (bias) bias = parameter_in_compute(block, {kName, "cast bias"}, *bias);
     weight = parameter_in_compute(block, {kName, "cast weight"}, weight);
     const TensorId image = to_compute(block, kName, pixels);
-    const Expr count =
-        patches.class_token ? Expr(patches.grid() * patches.grid()) : context_.dims.s;
+    const Expr count = patches.class_token ? Expr(patches.patches()) : context_.dims.s;
     const TensorId out =
         block.make({kName}, {context_.dims.b, count, context_.dims.h}, block.dtype_of(weight));
     Op op;
@@ -289,6 +289,7 @@ class TowerWriter {
 }  // namespace
 
 std::vector<VisionBlock> tower_blocks(const DecoderContext& context) {
+  if (context.vision->tower.packed) return packed_tower_blocks(context);
   return TowerWriter(context).write();
 }
 

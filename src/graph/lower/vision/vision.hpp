@@ -18,6 +18,8 @@ inline constexpr std::string_view kPixelValues = "pixel values";
 /// The type of each token, of the batch, and the image that it is of, as masks are made of them.
 inline constexpr std::string_view kTokenTypes = "token types";
 inline constexpr std::string_view kImageBlocks = "image blocks";
+/// Rows and columns of each image's patches, of the batch.
+inline constexpr std::string_view kImageGrids = "image grids";
 
 /// A block, and how often it stands in a row.
 struct VisionBlock {
@@ -27,6 +29,9 @@ struct VisionBlock {
 
 /// Why the images have no graph, or nothing.
 std::optional<Unavailable> vision_refusal(const ModelSpec& model, const LoweringPolicy& policy);
+
+/// The tower's policy: an image is a sequence of patches.
+LoweringPolicy policy_of_tower(const LoweringPolicy& policy, const VisionPart& vision);
 
 /// The tower and the projector behind it, which answers [images · tokens of one, h].
 std::vector<VisionBlock> tower_blocks(const DecoderContext& context);

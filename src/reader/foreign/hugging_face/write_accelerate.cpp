@@ -36,6 +36,7 @@ constexpr ExportRow kStep[] = {
     written("training.adapter"),
     not_yet("training.float8", "none"),
     held("training.images", "none"),
+    held("training.image_size", "none"),
     held("training.freeze", "none"),
     held("training.teacher", "none"),
     written("training.data.workers"),

@@ -66,6 +66,7 @@ constexpr ExportRow kStep[] = {
     beside("training.adapter"),
     not_yet("training.float8", "none"),
     held("training.images", "none"),
+    held("training.image_size", "none"),
     held("training.freeze", "none"),
     held("training.teacher", "none"),
     beside("training.data.workers"),

@@ -39,6 +39,7 @@ constexpr ExportRow kStep[] = {
     held("training.adapter", "none"),
     written("training.float8"),
     held("training.images", "none"),
+    held("training.image_size", "none"),
     held("training.freeze", "none"),
     held("training.teacher", "none"),
     held("training.data.workers", "0"),
