@@ -100,6 +100,7 @@ struct KernelLaunch {
     embedding_backward,  ///< of `outer` indices into a table of [reduced, inner], which it makes
     sort,                ///< of one row of `reduced` integers of 64 bits, with their numbers
     index_sum,           ///< rows added to `reduced` rows at `outer` indices
+    index_order,         ///< the order of `outer` indices of `reduced` rows, sorted
     count_flags,         ///< how many of `reduced` flags are set
     select_flags,        ///< the places of those that are set
     grouped_product      ///< `reduced` products in one call, each of [outer, inner] about
@@ -177,6 +178,7 @@ struct Op {
   std::vector<TensorId> saved;  ///< kept until this op's backward has run
   /// Saved ones that are dense, but with dimensions in another order than rows have.
   std::vector<TensorId> transposed;
+  bool multiplies_again = false;  ///< its backward begins with the forward's product
   bool saves_behind = false;  ///< when it has run, as a torch.autograd.Function of Python's does
   std::vector<TensorId> forward_scratch;  ///< made before the outputs, gone after them
   /// The forward step by step where it is many kernels: what it makes counts the scratch and behind

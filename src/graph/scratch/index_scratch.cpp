@@ -35,6 +35,29 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device) {
   return sequence.take();
 }
 
+namespace {
+
+/// Sorted indices, their order, the numbers that become it, and what sorting both asks for.
+void order_indices(ScratchSequence& sequence, std::vector<std::int64_t>& kept,
+                   std::int64_t indices, std::int64_t rows, const LaunchDevice& device) {
+  const std::int64_t each = product(indices, kSortedIndexBytes);
+  for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
+  // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
+  // rows, in two sweeps of 8 instead of eight.
+  kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
+  for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+}
+
+}  // namespace
+
+ScratchSteps index_order_scratch(std::int64_t indices, std::int64_t rows,
+                                 const LaunchDevice& device) {
+  ScratchSequence sequence;
+  std::vector<std::int64_t> kept;
+  order_indices(sequence, kept, indices, rows, device);
+  return sequence.take();
+}
+
 ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
                                const LaunchDevice& device) {
   const std::int64_t each = product(indices, kSortedIndexBytes);
@@ -44,12 +67,7 @@ ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
   // elements instead of rows.
   std::vector<std::int64_t> kept = {sequence.allocate(each)};  // times the stride
   sequence.release(wrapped);
-  // Sorted indices, their order, and the numbers that become it.
-  for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
-  // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
-  // rows, in two sweeps of 8 instead of eight.
-  kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
-  for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+  order_indices(sequence, kept, indices, rows, device);
   return sequence.take();
 }
 

@@ -8,6 +8,7 @@
 
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "memest/spec/framework.hpp"
 
 namespace memest {
 namespace {
@@ -268,6 +269,10 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     if (unread && !(sliding ? habits.makes_all_masks : habits.masks_by_type)) continue;
     if (habits.positions_from_mask || habits.alibi == AlibiWriting::of_fp32_mask) {
       return mask_of_tokens(block, context, eager);
+    }
+    if (row_of(context.policy.implementation.loop).passes_token_mask) {
+      mask_of_tokens(block, context, eager);
+      continue;
     }
     if (context.generates()) {
       // A full mask that no layer reads is tested all the same.
