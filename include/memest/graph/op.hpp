@@ -213,8 +213,7 @@ struct Op {
   /// Which the process makes once for every shape and keeps (Transformer Engine's get_dummy_wgrad).
   bool keeps_unread = true;
   bool once = false;  ///< runs in the first forward alone
-  /// Runs as the block is called, before what is put around it: its gathering, its checkpoint.
-  /// Only a block's first ops do.
+  /// Runs as the block is called, before its gathering and its checkpoint: only its first ops do.
   bool by_caller = false;
   /// As large as these is what the backward makes beside, while it runs, where its compiled region
   /// computes the forward again: products' inputs, and gradients in no kept tensor's place.
@@ -243,8 +242,7 @@ struct Op {
   Remade remade = Remade::nothing;  ///< part of what makes such a result
   Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
   bool kept_selectively = false;    ///< selective recompute keeps what it makes
-  bool causal =
-      false;  ///< an attention contraction whose masked half some conventions do not count
+  bool causal = false;  ///< an attention whose masked half some conventions do not count
 
   friend bool operator==(const Op&, const Op&) = default;
 };

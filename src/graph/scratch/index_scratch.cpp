@@ -38,13 +38,17 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device) {
 namespace {
 
 /// Sorted indices, their order, the numbers that become it, and what sorting both asks for.
+struct Indices {
+  std::int64_t count = 0;
+  std::int64_t rows = 0;
+};
 void order_indices(ScratchSequence& sequence, std::vector<std::int64_t>& kept,
-                   std::int64_t indices, std::int64_t rows, const LaunchDevice& device) {
-  const std::int64_t each = product(indices, kSortedIndexBytes);
+                   const Indices& indices, const LaunchDevice& device) {
+  const std::int64_t each = product(indices.count, kSortedIndexBytes);
   for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
   // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
   // rows, in two sweeps of 8 instead of eight.
-  kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
+  kept.push_back(sequence.allocate(radix_sort_bytes(indices.count, bits_of(indices.rows), device.sort_tile)));
   for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
 }
 
@@ -54,7 +58,7 @@ ScratchSteps index_order_scratch(std::int64_t indices, std::int64_t rows,
                                  const LaunchDevice& device) {
   ScratchSequence sequence;
   std::vector<std::int64_t> kept;
-  order_indices(sequence, kept, indices, rows, device);
+  order_indices(sequence, kept, {indices, rows}, device);
   return sequence.take();
 }
 
@@ -67,7 +71,7 @@ ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
   // elements instead of rows.
   std::vector<std::int64_t> kept = {sequence.allocate(each)};  // times the stride
   sequence.release(wrapped);
-  order_indices(sequence, kept, indices, rows, device);
+  order_indices(sequence, kept, {indices, rows}, device);
   return sequence.take();
 }
 

@@ -152,7 +152,7 @@ std::string host_reason_of(const HostNeed& host) {
 }
 
 /// Beside Liger's kernels and float8 linears, and around a loss of tiles, only what was recorded has
-/// an answer (reader, check_parallelism.cpp and sft.cpp).
+/// an answer (reader, check_parallelism.cpp, frameworks/trainer.cpp).
 bool is_answered(const Job& job) {
   const Parallelism& layout = job.parallelism;
   const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();

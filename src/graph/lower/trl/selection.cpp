@@ -7,14 +7,14 @@ namespace memest {
 namespace {
 
 /// The places of flags that are set, in two dimensions, and what finding them asks for.
-struct Search {
+struct FlagSearch {
   TensorId number = 0;  ///< of them
   TensorId places = 0;
   KernelLaunch count;
   KernelLaunch select;
 };
 
-Search search_of(BlockBuilder& block, std::string_view name, TensorId mask, const Expr& found) {
+FlagSearch search_of(BlockBuilder& block, std::string_view name, TensorId mask, const Expr& found) {
   const auto launch = [&](KernelLaunch::Kind kind) {
     KernelLaunch kernel;
     kernel.kind = kind;
@@ -28,7 +28,7 @@ Search search_of(BlockBuilder& block, std::string_view name, TensorId mask, cons
 }
 
 /// Answers the places, whose number is gone.
-BackwardWriter::Made find_again(BackwardWriter& backward, const Search& search) {
+BackwardWriter::Made find_again(BackwardWriter& backward, const FlagSearch& search) {
   const auto number = backward.make(search.number, DType::int32);
   backward.launch(search.count);
   const auto places = backward.make(search.places, DType::int64);
@@ -39,7 +39,7 @@ BackwardWriter::Made find_again(BackwardWriter& backward, const Search& search) 
 
 /// index_backward: zeros like x, to which the rows are added at their places
 /// (index_put_with_sort_kernel): one index from those of both dimensions, and its order.
-void write_backward(BlockBuilder& block, const SelectedRows& part, const Search& search, Op& op) {
+void write_backward(BlockBuilder& block, const SelectedRows& part, const FlagSearch& search, Op& op) {
   const Expr found = part.shape.front();
   const TensorId index = scratch(block, {part.name, "index"}, {found}, DType::int64);
   BackwardWriter backward(op);
@@ -68,7 +68,7 @@ void write_backward(BlockBuilder& block, const SelectedRows& part, const Search&
 
 TensorId selected_rows(BlockBuilder& block, const SelectedRows& part) {
   const TensorId out = block.make({part.name}, part.shape, block.dtype_of(part.x));
-  const Search search = search_of(block, part.name, part.mask, part.shape.front());
+  const FlagSearch search = search_of(block, part.name, part.mask, part.shape.front());
   Op op;
   op.kind = OpKind::copy;
   op.name = part.name;

@@ -123,7 +123,7 @@ Answer fused_forward(BlockBuilder& block, const DecoderContext& context, TensorI
   return answer;
 }
 
-/// What the trainer logs: entropy, accuracy and the number of tokens, gathered of one rank.
+/// The trainer logs entropy, accuracy and the number of tokens, gathered of one rank.
 void report(BlockBuilder& block, const DecoderContext& context, const Answer& answer,
             Frame& function) {
   const auto summed = [&](std::string_view name, TensorId own) {
@@ -156,6 +156,10 @@ bool makes_masks(const DecoderContext& context) {
 
 bool takes_tiles(const DecoderContext& context) {
   return row_of(context.policy.implementation.loop).takes_tiles && context.policy.gradients;
+}
+
+bool passes_token_mask(const DecoderContext& context) {
+  return row_of(context.policy.implementation.loop).passes_token_mask;
 }
 
 std::optional<Unavailable> trl_refusal(const DecoderContext& context) {

@@ -40,7 +40,7 @@ constexpr std::int64_t count_of(std::int64_t all, std::int64_t each) {
   return (all + each - 1) / each;
 }
 
-/// What a pass allocates and frees, by the names of its tensors: a forward's scratch, or tensors
+/// Allocations and frees of a pass, by the names of its tensors: a forward's scratch, or tensors
 /// like them of a backward.
 class Pass {
  public:
@@ -209,7 +209,7 @@ class Tiles {
     }
     for (const TensorId id : pass.made()) {
       const auto at = std::ranges::find(op.forward_scratch, id) - op.forward_scratch.begin();
-      // Of the outputs the first is no storage of its own.
+      // The first output is no storage of its own.
       const auto behind = output(id) == op.outputs.end() ? 0 : output(id) - op.outputs.begin() - 1;
       places.push_back(static_cast<std::uint8_t>(at + behind));
     }

@@ -11,6 +11,9 @@ namespace memest {
 /// Whether the program around the model takes its loss from tiles of the logits.
 [[nodiscard]] bool takes_tiles(const DecoderContext& context);
 
+/// Whether the program passes a mask of the tokens that are no padding with every batch.
+[[nodiscard]] bool passes_token_mask(const DecoderContext& context);
+
 /// Why such a program has no graph of this model, or nothing.
 std::optional<Unavailable> trl_refusal(const DecoderContext& context);
 
@@ -30,7 +33,7 @@ struct Scattered {
 };
 TensorId scattered(BlockBuilder& block, const Scattered& part);
 
-/// What the program keeps of the head's answer for each target, of selected tokens.
+/// The head's answer for each target, of selected tokens.
 struct TargetScores {
   TensorId log_probs = 0;
   TensorId entropy = 0;
