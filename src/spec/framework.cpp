@@ -13,7 +13,8 @@ constexpr std::array kFrameworks = {
     Framework::transformers, Framework::torchtitan, Framework::megatron, Framework::nanotron,
     Framework::nanogpt,      Framework::textbook,   Framework::plain};
 
-constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer};
+constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer,
+                                      LoopKind::sft};
 
 // Plain PyTorch has no optimizer with fp32 masters beside 16-bit weights, as Megatron's
 // Float16OptimizerWithFloat16Params is; "mixed" is that recipe written by hand.
@@ -234,6 +235,21 @@ constexpr LoopRow kTrainer = {.name = "trainer",
                               .divides_by_targets = true,
                               .fsdp_recipe = "accelerate-fsdp2-bf16",
                               .change_words = &kWordsOfTrainer};
+// trl 1.16: base_config.py has gradient_checkpointing=True; add_fused_lm_head takes the loss, and
+// DataCollatorForLanguageModeling answers an attention_mask.
+constexpr LoopRow kSftTrainer = {.name = "sft",
+                                 .title = "SFTTrainer",
+                                 .trains = Framework::transformers,
+                                 .accelerate = true,
+                                 .fused_adamw = true,
+                                 .own_adafactor = true,
+                                 .takes_batches_first = true,
+                                 .pins_batches = true,
+                                 .takes_tiles = true,
+                                 .passes_token_mask = true,
+                                 .recomputes = true,
+                                 .fsdp_recipe = "accelerate-fsdp2-bf16",
+                                 .change_words = &kWordsOfTrainer};
 // train.py, train_step: a list named microbatches collects all of a step's before the first runs.
 constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
                                      .title = "torchtitan",
@@ -272,6 +288,8 @@ const LoopRow& row_of(LoopKind loop) {
       return kTrainPy;
     case LoopKind::trainer:
       return kTrainer;
+    case LoopKind::sft:
+      return kSftTrainer;
     case LoopKind::torchtitan:
       return kTorchtitanLoop;
   }

@@ -90,6 +90,8 @@ ScratchSteps host_index_sum_scratch(std::int64_t indices, std::int64_t rows,
                                     const LaunchDevice& device);
 
 /// Scratch of counting the flags that are set among `items`, and of finding their places (nonzero).
+ScratchSteps index_order_scratch(std::int64_t indices, std::int64_t rows,
+                                 const LaunchDevice& device);
 ScratchSteps count_flags_scratch(std::int64_t items, const LaunchDevice& device);
 ScratchSteps select_flags_scratch(std::int64_t items, const LaunchDevice& device);
 

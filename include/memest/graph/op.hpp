@@ -101,6 +101,7 @@ struct KernelLaunch {
     sort,                ///< of one row of `reduced` integers of 64 bits, with their numbers
     index_sum,           ///< rows added to `reduced` rows at `outer` indices
     host_index_sum,      ///< the same at indices that the host has
+    index_order,         ///< the order of `outer` indices of `reduced` rows, sorted
     count_flags,         ///< how many of `reduced` flags are set
     select_flags,        ///< the places of those that are set
     grouped_product      ///< `reduced` products in one call, each of [outer, inner] about
@@ -178,6 +179,7 @@ struct Op {
   std::vector<TensorId> saved;  ///< kept until this op's backward has run
   /// Saved ones that are dense, but with dimensions in another order than rows have.
   std::vector<TensorId> transposed;
+  bool multiplies_again = false;  ///< its backward begins with the forward's product
   bool saves_behind = false;  ///< when it has run, as a torch.autograd.Function of Python's does
   std::vector<TensorId> forward_scratch;  ///< made before the outputs, gone after them
   /// The forward step by step where it is many kernels: what it makes counts the scratch and behind
@@ -212,8 +214,7 @@ struct Op {
   /// Which the process makes once for every shape and keeps (Transformer Engine's get_dummy_wgrad).
   bool keeps_unread = true;
   bool once = false;  ///< runs in the first forward alone
-  /// Runs as the block is called, before what is put around it: its gathering, its checkpoint.
-  /// Only a block's first ops do.
+  /// Runs as the block is called, before its gathering and its checkpoint: only its first ops do.
   bool by_caller = false;
   /// As large as these is what the backward makes beside, while it runs, where its compiled region
   /// computes the forward again: products' inputs, and gradients in no kept tensor's place.
@@ -242,7 +243,7 @@ struct Op {
   Remade remade = Remade::nothing;  ///< part of what makes such a result
   Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
   bool kept_selectively = false;    ///< selective recompute keeps what it makes
-  bool causal = false;  ///< an attention contraction, half of it masked: some do not count that
+  bool causal = false;  ///< an attention whose masked half some conventions do not count
 
   friend bool operator==(const Op&, const Op&) = default;
 };

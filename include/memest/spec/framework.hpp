@@ -169,6 +169,9 @@ struct LoopRow {
   bool pins_batches = false;                    ///< pin_memory where the spec says nothing else
   bool has_data_loader = true;                  ///< PyTorch's
   bool divides_by_targets = false;              ///< the sum of the loss, by the targets of the step
+  bool takes_tiles = false;      ///< log-probabilities of the targets, by tiles of the logits
+  bool passes_token_mask = false;               ///< with every batch, of the tokens that are no padding
+  bool recomputes = false;                      ///< whole layers, where the spec says nothing else
   std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP
   const ChangeWords* change_words = nullptr;    ///< where they are not the framework's
 };

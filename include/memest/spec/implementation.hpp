@@ -101,6 +101,7 @@ enum class LoopKind : std::uint8_t {
   plain,      ///< PyTorch's idiom in few lines
   nanogpt,    ///< karpathy/nanoGPT's train.py
   trainer,    ///< the transformers Trainer, and accelerate with it
+  sft,        ///< TRL's SFTTrainer, around that Trainer
   torchtitan  ///< torchtitan's own
 };
 

@@ -38,18 +38,51 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device) {
 
 namespace {
 
-/// index_put_with_sort_kernel, from the numbers of elements on, which are there already: sorted
-/// indices, their order, and the numbers that become it.
-ScratchSteps sorted_sum(ScratchSequence& sequence, std::vector<std::int64_t> kept,
-                        std::pair<std::int64_t, std::int64_t> indices_and_rows,
-                        const LaunchDevice& device) {
-  const auto [indices, rows] = indices_and_rows;
-  for (int i = 0; i < 3; ++i)
-    kept.push_back(sequence.allocate(product(indices, kSortedIndexBytes)));
+struct Indices {
+  std::int64_t count = 0;
+  std::int64_t rows = 0;  ///< that they are of
+};
+
+/// Sorted indices, their order, the numbers that become it, and what sorting asks for; then all of
+/// these go, and `kept` before them.
+void order_indices(ScratchSequence& sequence, std::vector<std::int64_t> kept,
+                   const Indices& indices, const LaunchDevice& device) {
+  const std::int64_t each = product(indices.count, kSortedIndexBytes);
+  for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
   // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
   // rows, in two sweeps of 8 instead of eight.
-  kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
+  const int bits = bits_of(indices.rows);
+  kept.push_back(sequence.allocate(radix_sort_bytes(indices.count, bits, device.sort_tile)));
   for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+}
+
+}  // namespace
+
+ScratchSteps index_order_scratch(std::int64_t indices, std::int64_t rows,
+                                 const LaunchDevice& device) {
+  ScratchSequence sequence;
+  order_indices(sequence, {}, {indices, rows}, device);
+  return sequence.take();
+}
+
+// index_put_with_sort_kernel.
+ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
+                               const LaunchDevice& device) {
+  const std::int64_t each = product(indices, kSortedIndexBytes);
+  ScratchSequence sequence;
+  // computeLinearIndex wraps negative indices first and then counts elements instead of rows.
+  const std::int64_t wrapped = sequence.allocate(each);
+  const std::int64_t strided = sequence.allocate(each);
+  sequence.release(wrapped);
+  order_indices(sequence, {strided}, {indices, rows}, device);
+  return sequence.take();
+}
+
+ScratchSteps host_index_sum_scratch(std::int64_t indices, std::int64_t rows,
+                                    const LaunchDevice& device) {
+  ScratchSequence sequence;
+  const std::int64_t strided = sequence.allocate(product(indices, kSortedIndexBytes));
+  order_indices(sequence, {strided}, {indices, rows}, device);
   return sequence.take();
 }
 

@@ -260,6 +260,8 @@ class Compiler {
         return index_sum_scratch(outer, reduced, *device_);
       case KernelLaunch::Kind::host_index_sum:
         return host_index_sum_scratch(outer, reduced, *device_);
+      case KernelLaunch::Kind::index_order:
+        return index_order_scratch(outer, reduced, *device_);
       case KernelLaunch::Kind::count_flags:
         return count_flags_scratch(reduced, *device_);
       case KernelLaunch::Kind::select_flags:

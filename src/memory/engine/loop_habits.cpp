@@ -32,6 +32,15 @@ constexpr LoopHabits kTrainer = {.wrapping = Wrapping::before_training,
                                  .keeps_norm = true,
                                  .decays = is_no_norm_or_bias};
 
+// DataCollatorForLanguageModeling sends attention_mask. SFTTrainer.compute_loss multiplies the loss
+// out of place, as an operation of the loss.
+constexpr LoopHabits with_own_loss(LoopHabits habits) {
+  habits.sends_token_masks = true;
+  habits.loss_factors = 1;
+  return habits;
+}
+constexpr LoopHabits kSft = with_own_loss(kTrainer);
+
 // Trainer.train_step.
 constexpr LoopHabits kTorchtitan = {.wrapping = Wrapping::without_its_place,
                                     .loss_outside = true,
@@ -50,6 +59,8 @@ const LoopHabits& loop_habits_of(LoopKind loop) {
       return kNanoGpt;
     case LoopKind::trainer:
       return kTrainer;
+    case LoopKind::sft:
+      return kSft;
     case LoopKind::torchtitan:
       return kTorchtitan;
   }

@@ -112,16 +112,19 @@ std::vector<StepPeak> peaks_of_steps(const Block& block, const Op& op,
 
 std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
   Peaks peaks;
+  std::vector<TensorId> own;
   for (const TensorId id : op.outputs) {
     // The course makes the outputs that are no views of what is there.
     // They are in the moment that these peaks are added to, and so the course begins without them.
-    if (block.tensors[id].storage == id) peaks.rise(Expr() - block.tensors[id].bytes());
+    if (block.tensors[id].storage != id) continue;
+    own.push_back(id);
+    peaks.rise(Expr() - block.tensors[id].bytes());
   }
   for (const Step& step : op.forward_steps) {
     if (step.kind != StepKind::allocate && step.kind != StepKind::free) continue;
     const std::size_t scratch = op.forward_scratch.size();
     const TensorId id =
-        step.tensor < scratch ? op.forward_scratch[step.tensor] : op.outputs[step.tensor - scratch];
+        step.tensor < scratch ? op.forward_scratch[step.tensor] : own[step.tensor - scratch];
     if (step.kind == StepKind::free) {
       peaks.fall(block.tensors[id].bytes());
     } else {

@@ -41,6 +41,7 @@ class TrainingLoop {
 
   /// The inputs go first.
   struct Batch {
+    HeldStorage mask;    ///< of the tokens that are no padding, where the program sends one
     HeldStorage labels;  ///< where they are a tensor of their own
     HeldStorage types;   ///< of tokens, where the model reads them
     HeldStorage grids;   ///< of images of any size

@@ -90,9 +90,13 @@ void TrainingLoop::load_step() {
     Batch& batch = batches.emplace_back();
     batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
+    if (habits_.sends_token_masks) {
+      batch.mask = make(bytes, Holding::batch, LoopTensor::attention_mask);
+    }
   }
+  const std::int64_t tensors = habits_.sends_token_masks ? 3 : 2;
   batches.emplace_back().inputs =
-      make(checked_multiply(behind, 2 * bytes), Holding::batch, LoopTensor::batch);
+      make(checked_multiply(behind, tensors * bytes), Holding::batch, LoopTensor::batch);
   HeldStorage targets;
   for (std::int64_t i = 0; i < count; ++i) targets = count_targets(std::move(targets));
   if (ranks_ > 1) targets = sum_over_ranks(std::move(targets));

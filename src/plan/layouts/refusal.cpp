@@ -151,12 +151,13 @@ std::string host_reason_of(const HostNeed& host) {
                    " GiB more of its host: " + of;
 }
 
-/// Beside Liger's kernels and float8 linears only what was recorded has an answer (reader,
-/// check_parallelism.cpp).
+/// Beside Liger's kernels and float8 linears, and around a loss of tiles, only what was recorded has
+/// an answer (reader, check_parallelism.cpp, frameworks/trainer.cpp).
 bool is_answered(const Job& job) {
   if (job.hardware.count > 1 && only_alone(job) != nullptr) return false;
   const Parallelism& layout = job.parallelism;
   const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();
+  if (row_of(job.training->implementation.loop).takes_tiles && layout.ranks() > 1) return false;
   return recorded || !job.training->replaces_modules();
 }
 

@@ -307,12 +307,15 @@ std::vector<Recompute> recompute_choices(const Job& job) {
   const FrameworkRow& framework = row_of(job.training->implementation.framework);
   // A re-entrant checkpoint has a layer whole; not every list of layers has a selective one
   // (lower/programs/plain.cpp).
-  const bool whole = framework.checkpoints == CheckpointRule::reentrant;
+  const bool whole = framework.checkpoints == CheckpointRule::reentrant ||
+                     row_of(job.training->implementation.loop).takes_tiles;
   if (whole || framework.keeps_contractions) return {NoRecompute{}, FullRecompute{}};
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 
 std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus) {
+  // Recorded on one GPU alone (reader, frameworks/trainer.cpp).
+  if (gpus > 1 && row_of(job.training->implementation.loop).takes_tiles) return {};
   return LayoutSpace(job, gpus).choices();
 }
 

@@ -104,7 +104,7 @@ constexpr NotRecorded kNotWhole[] = {
      "beside quantised, factorised or shared weights, or a teacher", ""},
     {[](const Job& job) { return job.training->loss != TrainingLoss::cross_entropy; },
      "under another loss than cross-entropy", ""},
-    {[](const Job& job) { return job.training->implementation.loop == LoopKind::trainer; },
+    {[](const Job& job) { return row_of(job.training->implementation.loop).accelerate; },
      "under the Trainer", ""},
 };
 

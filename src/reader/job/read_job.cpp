@@ -195,6 +195,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_torchtitan(root, job, diagnostics);
   check_nanotron(root, job, diagnostics);
   check_trainer(root, job, diagnostics);
+  check_sft(root, job, diagnostics);
   check_implementation(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);

@@ -72,7 +72,7 @@ class TrainingReader {
     adapt_recipe(spec.recipe, spec.implementation);
     read_hold_outputs(spec);
     read_optimizer(training_, spec, diagnostics_);
-    spec.recompute = recompute();
+    spec.recompute = recompute(row_of(spec.implementation.loop));
     read_activation_offload(training_, spec, diagnostics_);
     spec.clip_gradients = flag("clip_gradients");
     spec.zero_grad =
@@ -312,9 +312,9 @@ class TrainingReader {
     if (spec.hold_outputs && own_program) implementation.loop = *own_program;
   }
 
-  [[nodiscard]] Recompute recompute() const {
+  [[nodiscard]] Recompute recompute(const LoopRow& loop) const {
     const Value* written = training_.find("recompute");
-    if (written == nullptr) return NoRecompute{};
+    if (written == nullptr) return loop.recomputes ? Recompute(FullRecompute{}) : NoRecompute{};
     if (written->text == "full") return FullRecompute{};
     if (written->text == "selective") return SelectiveRecompute{};
     if (written->text == "sqrt") return SqrtRecompute{};

@@ -100,6 +100,12 @@ void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains
     weight.accumulates = true;
   }
   if (products >= 2) work.backward_calls = {data, weight};
+  // A product that is made again before it is gone back through.
+  const auto wanted = static_cast<std::int64_t>(work.op->gradients.size());
+  if (work.op->multiplies_again && products > wanted) {
+    work.backward_calls = {forward, data};
+    if (wanted > 1) work.backward_calls.push_back(weight);
+  }
   if (products == 1) work.backward_calls = {trains_weight ? weight : data};
 }
 

@@ -8,6 +8,7 @@
 
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/trl/trl.hpp"
 
 namespace memest {
 namespace {
@@ -269,6 +270,8 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     if (habits.positions_from_mask || habits.alibi == AlibiWriting::of_fp32_mask) {
       return mask_of_tokens(block, context, eager);
     }
+    if (passes_token_mask(context)) mask_of_tokens(block, context, eager);
+    if (passes_token_mask(context)) continue;
     if (context.generates()) {
       // A full mask that no layer reads is tested all the same.
       mask_of_generation(block, context, unread ? LayerKind{} : *kind);

@@ -7,6 +7,7 @@
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/liger/liger.hpp"
+#include "graph/lower/trl/trl.hpp"
 #include "graph/lower/quantized/quantized_linear.hpp"
 #include "memest/spec/framework.hpp"
 
@@ -297,6 +298,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   if (auto refused = quantized_refusal(context)) return *refused;
   if (auto refused = liger_refusal(context)) return *refused;
   if (auto refused = float8_refusal(context)) return *refused;
+  if (auto refused = trl_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = kernel_refusal(context, kind)) return *refused;
     if (auto refused = inference_refusal(context, kind)) return *refused;

@@ -9,6 +9,7 @@
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/lower/ops/tensor_parallel.hpp"
+#include "graph/lower/trl/trl.hpp"
 #include "memest/spec/framework.hpp"
 
 namespace memest {
@@ -96,6 +97,16 @@ Block fused_loss_block(const DecoderContext& context) {
   return std::move(block).take(loss);
 }
 
+/// The loss of tiles of the logits, from the last hidden state.
+Block tiled_loss_block(const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, context.policy.weights);
+  const TensorId loss = sft_loss(block, context, hidden);
+  end_of_model(block, context);
+  return std::move(block).take(loss);
+}
+
 /// The sum of the logits, in their type; under autocast in fp32. Its gradient is a number, seen as
 /// the logits, which autocast's is cast to.
 Block sum_block(const DecoderContext& context) {
@@ -142,7 +153,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
       x = linear(block, {"project_out", dims.h, dims.embedding}, {dims.rows(), x});
     }
   }
-  const bool fused = context.liger().fused_linear_cross_entropy;
+  const bool fused = context.liger().fused_linear_cross_entropy || takes_tiles(context);
   if (decoder.final_norm && context.program.names_results && !fused) {
     block.outlive(x, "last hidden state");
   }
@@ -183,6 +194,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
 
 Block loss_block(const DecoderContext& context) {
   if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
+  if (takes_tiles(context)) return tiled_loss_block(context);
   if (context.liger().fused_linear_cross_entropy) return fused_loss_block(context);
   const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
   if (shards && context.compiles_loss()) return compiled_shards_block(context);

@@ -1,0 +1,114 @@
+// TRL's SFTTrainer: the closed form held to the replay, FLOPs, what it makes in place of logits, and
+// what it refuses.
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "../draws.hpp"
+#include "jobs.hpp"
+#include "memest/memory/ledger.hpp"
+#include "memest/plan/step_memory.hpp"
+#include "memest/time/flops.hpp"
+#include "memest/time/work.hpp"
+#include "plan/layouts/space.hpp"
+
+namespace memest {
+namespace {
+
+std::string llama(const std::string& training, const std::string& config = "") {
+  return "model: {hf: {model_type: llama, num_hidden_layers: 2, hidden_size: 256, "
+         "num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 704, vocab_size: "
+         "40000, max_position_embeddings: 8192" +
+         config + "}}\ntraining: {" + training + "}\nhardware: {gpu: h100-sxm-80gb}\n";
+}
+
+std::string sft(const std::string& training) {
+  return llama(training + ", implementation: {name: transformers, loop: sft}");
+}
+
+constexpr const char* kAdapter =
+    ", adapter: {lora: {rank: 8, targets: [q_proj, down_proj]}}";
+
+class Specs : public test::Draws {
+ public:
+  using Draws::Draws;
+
+  std::string draw() {
+    const std::string training =
+        test::Text() << "micro_batch: " << one_of(1, 2, 3, 9)
+                     << ", seq_len: " << one_of(64, 511, 1024)
+                     << ", precision: " << one_of("bf16", "amp-bf16", "fp32", "bf16-autocast")
+                     << ", recompute: " << one_of("none", "full")
+                     << ", gradient_accumulation: " << one_of(1, 2)
+                     << ", clip_gradients: " << flag() << one_of("", kAdapter)
+                     << ", implementation: {name: transformers, loop: sft}";
+    const std::string config = test::Text() << ", tie_word_embeddings: " << flag();
+    return llama(training, config);
+  }
+};
+
+std::string refusal_of(const std::string& spec) {
+  const auto memory = step_memory_of(test::job_from(spec));
+  const auto* reason = std::get_if<Unavailable>(&memory);
+  return reason == nullptr ? "" : reason->sentence;
+}
+
+TEST_CASE("around tiles of logits the closed form is near the replay") {
+  constexpr int kJobs = 60;
+  Specs specs(1);
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw();
+    INFO(spec);
+    const test::TwoPeaks peaks = test::two_peaks_of(test::job_from(spec));
+    CHECK(peaks.apart() <= peaks.replayed / 50);
+    if (peaks.apart() <= peaks.replayed / 1000) ++close;
+  }
+  CHECK(close >= kJobs * 9 / 10);
+}
+
+TEST_CASE("SFTTrainer recomputes whole layers where the spec says nothing") {
+  const auto recompute = [](const std::string& keys) {
+    return test::job_from(sft("micro_batch: 1, seq_len: 128" + keys)).training->recompute;
+  };
+  CHECK(std::holds_alternative<FullRecompute>(recompute("")));
+  CHECK(std::holds_alternative<NoRecompute>(recompute(", recompute: none")));
+}
+
+TEST_CASE("the head multiplies once in the forward, and once more in the backward") {
+  const std::string keys = "micro_batch: 2, seq_len: 3001, recompute: none, precision: bf16";
+  const Job tiled = test::job_from(sft(keys));
+  const Job whole =
+      test::job_from(llama(keys + ", implementation: {name: transformers, loop: trainer}"));
+  const FlopsEstimate of_tiles = count_flops(test::steps_of(tiled).graph, tiled);
+  const FlopsEstimate of_logits = count_flops(test::steps_of(whole).graph, whole);
+  // 2 FLOPs for each of a target's products: the last token of a sequence has none.
+  constexpr std::int64_t kOfToken = std::int64_t{2} * 40000 * 256;
+  CHECK(of_logits.forward.value() - of_tiles.forward.value() == 2 * kOfToken);
+  CHECK(of_tiles.backward.value() - of_logits.backward.value() == 6000 * kOfToken - 2 * 2 * kOfToken);
+  const StepMemory step = test::steps_of(tiled);
+  for (const OpWork& op : work_of(step.graph, tiled).ops) {
+    if (op.op->name != "lm_head" || op.op->kind != OpKind::linear) continue;
+    CHECK(op.forward_calls.size() == 4);  // two chunks of 4,096 targets by two of 32,768 tokens
+    CHECK(op.backward_calls.size() == 3);
+  }
+}
+
+TEST_CASE("what a mask of tokens would make masks of is refused, and several GPUs are no plan") {
+  CHECK(refusal_of(llama("micro_batch: 1, seq_len: 128, implementation: {name: transformers, "
+                         "loop: sft, attention: eager}"))
+            .find("passes a mask of tokens") != std::string::npos);
+  const Job job = test::job_from(sft("micro_batch: 1, seq_len: 128"));
+  CHECK(layout_choices(job, 1).size() == 1);
+  CHECK(layout_choices(job, 2).empty());
+  Job open = job;
+  open.given.recompute = false;
+  CHECK(recompute_choices(open).size() == 2);
+}
+
+}  // namespace
+}  // namespace memest
