@@ -10,9 +10,10 @@
 namespace memest {
 namespace {
 
-/// Rows of the linear layers' weights. Fused ones have sums of these.
+/// Rows of the linear layers' weights that tensor-parallel ranks divide. Fused ones have sums of
+/// these.
 std::vector<std::int64_t> rows_of_linears(const DecoderSpec& decoder) {
-  std::vector<std::int64_t> rows = {decoder.hidden_size};
+  std::vector<std::int64_t> rows;
   if (const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention)) {
     const std::int64_t q = checked_multiply(attention->heads, attention->head_dim);
     const std::int64_t kv = checked_multiply(attention->kv_heads, attention->head_dim);
@@ -43,10 +44,16 @@ std::optional<std::int64_t> uneven_float8_rows(const Job& job, std::int64_t rank
   std::vector<std::int64_t> rows = rows_of_linears(*decoder);
   if (job.training->float8->filter_fqns.empty()) rows.push_back(decoder->vocab_size);
   constexpr std::int64_t kMultiple = 16;  // _scaled_mm's: other weights are not cast
-  const auto uneven = std::ranges::find_if(
-      rows, [ranks](std::int64_t count) { return count % kMultiple == 0 && count % ranks != 0; });
-  if (uneven == rows.end()) return std::nullopt;
-  return *uneven;
+  const auto uneven = [ranks](std::int64_t count, std::int64_t parts) {
+    return count % kMultiple == 0 && (count / parts) % ranks != 0;
+  };
+  // Products whose sums the tensor-parallel ranks share divide their columns.
+  if (uneven(decoder->hidden_size, 1)) return decoder->hidden_size;
+  const std::int64_t parts = job.parallelism.tensor;
+  const auto found =
+      std::ranges::find_if(rows, [&](std::int64_t count) { return uneven(count, parts); });
+  if (found == rows.end()) return std::nullopt;
+  return *found / parts;
 }
 
 }  // namespace memest

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "graph/lower/float8/float8_parallel.hpp"
 #include "graph/lower/ops/operations.hpp"
-#include "graph/lower/ops/tensor_parallel.hpp"
 
 namespace memest {
 namespace {
@@ -377,7 +377,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
                             {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
                              context.bias_call(), context.summed_rows()},
                             {dims.rows(), mixed});
-  out = scattered(block, context, "attention_shard", out);
+  out = scattered_output(block, context, "attention_shard", out);
   if (branch.residual)
     return dropped_sum(block, context, BranchKind::attention, {out, branch.residual});
   return dropout(block, "attention_output_dropout", context.dropout_inside(), out);

@@ -9,7 +9,6 @@
 #include "graph/lower/float8/float8_linear.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,67 +16,34 @@
 #include <utility>
 #include <vector>
 
+#include "graph/lower/float8/float8_parallel.hpp"
 #include "graph/lower/float8/float8_products.hpp"
 #include "graph/lower/ops/operations.hpp"
-#include "graph/parameters/parameter_names.hpp"
-#include "memest/graph/float8_weights.hpp"
-#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
-
-/// _scaled_mm takes operands whose rows and columns are multiples of this (cuBLASLt).
-constexpr std::int64_t kMultiple = 16;
-
-/// No part of a layer, which alone is compiled.
-constexpr std::string_view kHead = "lm_head";
-
-/// A linear layer of a decoder, and its module in the state dict.
-struct Float8Module {
-  std::string_view projection;
-  std::string_view DecoderNames::*module;
-};
-constexpr std::array kModules = {Float8Module{"q_proj", &DecoderNames::q},
-                                 Float8Module{"k_proj", &DecoderNames::k},
-                                 Float8Module{"v_proj", &DecoderNames::v},
-                                 Float8Module{"qkv_proj", &DecoderNames::qkv},
-                                 Float8Module{"o_proj", &DecoderNames::attention_output},
-                                 Float8Module{"gate_proj", &DecoderNames::gate},
-                                 Float8Module{"up_proj", &DecoderNames::up},
-                                 Float8Module{"gate_up_proj", &DecoderNames::gate_up},
-                                 Float8Module{"down_proj", &DecoderNames::down},
-                                 Float8Module{kHead, &DecoderNames::head}};
-
-/// Whose runs were recorded; torchtitan's models under its own name.
-constexpr std::array<std::string_view, 6> kFamilies = {"llama", "mistral", "qwen2",
-                                                       "qwen3", "phi3",    kTorchtitan};
-
-std::string_view family_of(const DecoderContext& context) {
-  return stored_type(context.habits.model_type, context.policy.implementation);
-}
-
-/// A module's name in the state dict, without the layer before it.
-std::string_view name_of(const DecoderContext& context, const Float8Module& linear) {
-  return names_of(family_of(context)).*linear.module;
-}
-
-bool is_in(std::string_view part, std::string_view name) {
-  return name.find(part) != std::string_view::npos;
-}
-
-/// _auto_filter_for_tensorwise and _auto_filter_for_rowwise: too small to gain (N rows, K columns).
-bool is_small(Float8Recipe recipe, std::int64_t n, std::int64_t k) {
-  if (recipe == Float8Recipe::tensorwise) return k <= 4096 && n <= 1024;
-  return n <= 2048 || k <= 1024 || (n <= 4096 && k <= 2048);
-}
 
 /// The linear's tensors as operands.
 struct Float8Operands {
   Float8Operand input;
   Float8Operand weight;
   Float8Operand output;
+  DType product = DType::bf16;
   TensorId one = 0;
 };
+
+/// Whether the ranks' products are parts of a sum (RowwiseParallel): they divide its input.
+bool sums_over_ranks(std::string_view projection) {
+  return projection == "o_proj" || projection == "down_proj";
+}
+
+/// Marks what lies on several tensor-parallel ranks.
+void divide_over_ranks(bool sums, Float8Operands& all) {
+  all.input.columns_divided = sums;
+  all.weight.rows_divided = !sums;
+  all.weight.columns_divided = sums;
+  all.output.columns_divided = !sums;
+}
 
 Float8Operands operands_of(BlockBuilder& block, const Projection2d& shape, const Shape& rows,
                            const Op& op) {
@@ -97,7 +63,18 @@ Float8Operands operands_of(BlockBuilder& block, const Projection2d& shape, const
   all.input = {x, block.dtype_of(x), tokens, shape.in, a_token, an_input};
   all.weight = {w, block.dtype_of(w), shape.out, shape.in, an_output, an_input, true};
   all.output = {y, block.dtype_of(y), tokens, shape.out, a_token, an_output};
+  all.product = block.dtype_of(y);
   return all;
+}
+
+/// The input and the output's gradient come in fp8, each with its scale.
+void take_in_float8(BlockBuilder& block, const Projection2d& shape, Op& op, Float8Operands& all) {
+  const TensorId scale = *scale_in_float8(block, all.input.tensor);
+  op.inputs.push_back(scale);
+  op.saved.insert(op.saved.begin() + 1, scale);
+  op.outputs.push_back(add_gradients_scale(block, shape.name, all.output.tensor));
+  all.input.dtype = DType::fp8;
+  all.output.dtype = DType::fp8;
 }
 
 void write_forward(BlockBuilder& block, Op& op, const DecoderContext& context,
@@ -114,12 +91,12 @@ void write_forward(BlockBuilder& block, Op& op, const DecoderContext& context,
   const bool library = scales == Float8Scales::whole || context.policy.capability == kHopper;
   const auto out = writer.multiply(course, x, w,
                                    {.like = of.output.tensor,
-                                    .dtype = of.output.dtype,
+                                    .dtype = of.product,
                                     .fast_accumulation = true,
                                     .library = library});
   drop(course, w);
   drop(course, x);
-  std::move(course).write_forward(block, op, out);
+  std::move(course).write_forward(block, op, {out});
 }
 
 /// The input's gradient, then the weight's, from what was not cast where the recipe says so.
@@ -137,17 +114,17 @@ void write_backward(BlockBuilder& block, Op& op, const DecoderContext& context,
   Course course;
   std::vector<Float8Cast> casts = {writer.cast(course, of.output, by_row)};
   casts.push_back(writer.cast(course, of.weight, plain ? Float8Scales::whole : by_column));
-  Float8Product to_input{.like = x, .dtype = of.output.dtype, .right_copy = w};
+  Float8Product to_input{.like = x, .dtype = of.product, .right_copy = w};
   if (plain) to_input.repeated_scale = of.weight.one_a_column;
   const auto dx = writer.multiply(course, casts[0], casts[1], to_input);
   Course::Made dw = 0;
   if (plain) {
-    dw = course.make("product", w, of.output.dtype);
+    dw = course.make("product", w, of.product);
     course.run_product();
   } else {
     casts.push_back(writer.cast(course, of.output, by_column));
     casts.push_back(writer.cast(course, of.input, by_column));
-    const Float8Product to_weight{w, of.output.dtype, of.output.tensor, x};
+    const Float8Product to_weight{w, of.product, of.output.tensor, x};
     dw = writer.multiply(course, casts[2], casts[3], to_weight);
   }
   for (const Float8Cast& cast : casts) drop(course, cast);
@@ -155,142 +132,19 @@ void write_backward(BlockBuilder& block, Op& op, const DecoderContext& context,
   BackwardWriter backward(op);
   // Under autocast the engine casts what it was given. A weight gathered in fp8 goes by the type
   // that FSDP2 would have gathered (Float8TrainingTensor's orig_dtype), the output's.
-  if (of.weight.dtype != of.output.dtype && of.weight.dtype != DType::fp8) {
+  if (of.weight.dtype != of.product && of.weight.dtype != DType::fp8) {
     backward.leave_node();
     const auto wide = backward.make(w, of.weight.dtype);
     backward.drop(dw);
     dw = wide;
   }
-  const bool flat = block.tensor(x).shape.size() == 2;
-  backward.give(x, dx, flat ? Reach::directly : Reach::through_view);
+  const Tensor& given = block.tensor(x);
+  const Reach seen = given.shape.size() == 2 ? Reach::directly : Reach::through_view;
+  backward.give(x, dx, given.distributed ? Reach::wrapped : seen);
   backward.give(w, dw, Reach::through_view);
 }
 
-/// Why layers that are compiled cannot be followed in float8; none where they can.
-std::optional<Unavailable> compiled_refusal(const DecoderContext& context) {
-  if (!context.compiles_layers()) return std::nullopt;
-  const auto refuses = [](std::string_view where) {
-    return Unavailable{"torch.compile beside float8 linears is not available yet " +
-                       std::string(where)};
-  };
-  if (context.program.region_checkpoint != RegionCheckpoint::inside) {
-    return refuses("in another program than torchtitan");
-  }
-  if (context.policy.float8->recipe == Float8Recipe::rowwise_with_gw_hp) {
-    return refuses("with the recipe rowwise_with_gw_hp");
-  }
-  if (context.policy.autocast || context.policy.weights != DType::bf16) {
-    return refuses("under autocast, or with weights that are not gathered in bf16");
-  }
-  return std::nullopt;
-}
-
-/// Why the output head cannot be followed in float8; none where it can, or is left out.
-std::optional<Unavailable> head_refusal(const DecoderContext& context) {
-  if (!runs_in_float8(context, {kHead, context.dims.embedding, context.dims.v})) {
-    return std::nullopt;
-  }
-  // Float8Linear.from_float wraps the head's weight in a parameter of its own: the tie is undone.
-  if (context.policy.float8->all_gather && context.decoder.tied_embeddings) {
-    return Unavailable{
-        "a float8 head that is tied to the embedding and gathered in fp8 is not available yet"};
-  }
-  if (context.policy.end != ForwardEnd::cross_entropy) {
-    return Unavailable{"a sum of logits behind a float8 head is not available yet"};
-  }
-  return std::nullopt;
-}
-
 }  // namespace
-
-std::optional<Unavailable> float8_refusal(const DecoderContext& context) {
-  if (!context.policy.float8) return std::nullopt;
-  const Float8Linears& float8 = *context.policy.float8;
-  const auto refuses = [](const std::string& sentence) { return Unavailable{sentence}; };
-  if (std::ranges::find(kFamilies, family_of(context)) == kFamilies.end()) {
-    std::string known;
-    for (const std::string_view one : kFamilies)
-      known += (known.empty() ? "" : ", ") + std::string(one);
-    return refuses("float8 linears are available in models of model_type " + known);
-  }
-  if (context.has_rope_cache()) {
-    return refuses("float8 linears in torchtitan's Qwen3 are not available yet");
-  }
-  const bool dense = std::ranges::all_of(context.decoder.kinds, [](const LayerKind& kind) {
-    return std::holds_alternative<DenseFeedForward>(kind.feed_forward);
-  });
-  if (!dense) return refuses("float8 linears beside experts are not available yet");
-  if (context.adapter != nullptr) {
-    return refuses("float8 linears beside an adapter are not available yet");
-  }
-  if (auto refused = compiled_refusal(context)) return refused;
-  if (context.liger().any()) {
-    return refuses("Liger's kernels beside float8 linears are not available yet");
-  }
-  const bool cuts_sequences = context.policy.context > 1 && !context.compiles_layers();
-  if (context.policy.tensor > 1 || cuts_sequences || !context.policy.parts.empty()) {
-    return refuses(
-        "float8 linears beside tensor, context or pipeline parallelism are not available yet");
-  }
-  if (context.caches()) {
-    return refuses("a key-value cache beside float8 linears is not available yet");
-  }
-  const bool rows = float8.recipe != Float8Recipe::tensorwise;
-  // _scaled_mm_cuda (ATen/native/cuda/ScaledBlas.cpp): with a scale a tensor, and by rows.
-  if (context.policy.capability < (rows ? kHopper : kAda)) {
-    return refuses(rows ? "float8 products with scales by rows run from compute capability 9.0 on"
-                        : "float8 products run from compute capability 8.9 on");
-  }
-  const std::int64_t tokens = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
-  if (tokens % kMultiple != 0) {
-    return refuses("float8 products sum over the tokens of a micro-batch, a multiple of 16: not " +
-                   std::to_string(tokens));
-  }
-  for (const std::string& filter : float8.filter_fqns) {
-    const bool known = filter == kAutoFilterSmallKn ||
-                       std::ranges::any_of(kModules, [&](const Float8Module& linear) {
-                         return is_in(filter, name_of(context, linear));
-                       });
-    if (!known) return refuses("no linear layer's name contains '" + filter + "'");
-  }
-  return head_refusal(context);
-}
-
-bool runs_in_float8(const DecoderContext& context, const Projection2d& shape) {
-  const std::optional<Float8Linears>& float8 = context.policy.float8;
-  if (!float8) return false;
-  const auto* const row = std::ranges::find(kModules, shape.name, &Float8Module::projection);
-  if (row == kModules.end()) return false;
-  Bindings sizes;
-  bind_sizes(context, sizes);
-  const auto size_of_side = [&](const Expr& side) { return narrow_to_int64(side.evaluate(sizes)); };
-  const std::int64_t n = size_of_side(shape.out);
-  const std::int64_t k = size_of_side(shape.in);
-  if (n % kMultiple != 0 || k % kMultiple != 0) return false;
-  return std::ranges::none_of(float8->filter_fqns, [&](const std::string& filter) {
-    if (filter == kAutoFilterSmallKn) return is_small(float8->recipe, n, k);
-    return is_in(filter, name_of(context, *row));
-  });
-}
-
-std::vector<bool> gathered_in_fp8(const Graph& graph, const ModelSpec& model,
-                                  const Implementation& implementation) {
-  std::vector<bool> gathered(graph.parameters.parameters.size());
-  const DecoderNames& names = names_of(stored_type(model.model_type, implementation));
-  for (const Block& block : graph.blocks) {
-    for (const Tensor& tensor : block.tensors) {
-      if (tensor.role != Role::parameter || tensor.dtype != DType::fp8) continue;
-      const std::string_view module =
-          names.*std::ranges::find(kModules, tensor.op, &Float8Module::projection)->module;
-      for (std::size_t row = 0; row < gathered.size(); ++row) {
-        const std::string& name = graph.parameters.parameters[row].name;
-        gathered[row] = gathered[row] || name == std::string(module) + ".weight";
-      }
-    }
-  }
-
-  return gathered;
-}
 
 TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
                        const Projection2d& shape, const Rows& rows) {
@@ -302,7 +156,10 @@ TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
       shape.tied ? block.tied_parameter(place, of_weight) : block.parameter(place, of_weight);
   if (context.policy.float8->all_gather) block.tensor(weight).dtype = DType::fp8;
   // Float8Linear.forward casts as autocast would; the weight stays as it is.
-  const TensorId input = to_compute(block, shape.name, rows.x);
+  const bool narrow = gathers_activations_in_fp8(context) && shape.name != kHeadProjection;
+  const bool sums = sums_over_ranks(shape.name);
+  const TensorId input = narrow && sums ? in_float8(block, context, shape.name, rows.x)
+                                        : to_compute(block, shape.name, rows.x);
   Shape out_shape = rows.shape;
   out_shape.push_back(shape.out);
   Op op;
@@ -316,18 +173,21 @@ TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
   op.saves_behind = true;
   op.workspace = Workspace::cublas_lt_twice;
   const TensorId out = op.outputs.front();
-  const Float8Operands operands = operands_of(block, shape, rows.shape, op);
-  if (context.compiles_layers() && shape.name != kHead) {
+  Float8Operands operands = operands_of(block, shape, rows.shape, op);
+  if (context.shards_tensors()) divide_over_ranks(sums, operands);
+  if (narrow) take_in_float8(block, shape, op, operands);
+  if (context.compiles_layers() && shape.name != kHeadProjection) {
     // The region writes what its kernels make of it (compile/float8_in_region.cpp).
     BackwardWriter backward(op);
-    backward.give(input, backward.make(input, operands.output.dtype));
-    backward.give(weight, backward.make(weight, operands.output.dtype));
+    backward.give(input, backward.make(input, operands.product));
+    backward.give(weight, backward.make(weight, operands.product));
   } else {
     write_forward(block, op, context, operands);
     write_backward(block, op, context, operands);
   }
   const Expr flops = Expr(2) * operands.input.rows * shape.in * shape.out;
   block.emit(std::move(op), {flops, Expr(2) * flops});
+  if (narrow && !sums) return with_gradient_in_float8(block, context, shape.name, out);
   if (!shape.bias) return out;
   const TensorId bias = parameter_in_compute(
       block, {shape.name, "cast bias"}, block.parameter({shape.name, "bias"}, {shape.out}), false);

@@ -1,9 +1,15 @@
 // torchao's Float8Linear in place of torch.nn.Linear.
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "graph/lower/ops/decoder_context.hpp"
 
 namespace memest {
+
+/// No part of a layer, which alone is compiled and has parallel styles of its own.
+inline constexpr std::string_view kHeadProjection = "lm_head";
 
 /// Whether the job has this projection replaced: its sizes are multiples of 16, and no filter names
 /// its module.

@@ -4,6 +4,16 @@
 #include "memest/units/int128.hpp"
 
 namespace memest {
+namespace {
+
+/// Whether the largest value is of elements that lie on several ranks.
+bool is_joint(const Float8Operand& x, Float8Scales scales) {
+  const bool over_rows = scales != Float8Scales::row;
+  const bool over_columns = scales != Float8Scales::column;
+  return (over_rows && x.rows_divided) || (over_columns && x.columns_divided);
+}
+
+}  // namespace
 
 Float8Writer::Float8Writer(const DecoderContext& context, TensorId one)
     : recipe_(context.policy.float8->recipe), one_(one) {
@@ -14,7 +24,7 @@ Float8Writer::Float8Writer(const DecoderContext& context, TensorId one)
 Float8Cast Float8Writer::cast(Course& course, const Float8Operand& x, Float8Scales scales) const {
   Float8Cast made{.scale_like = scale_like(x, scales), .scales = scales};
   if (x.dtype == DType::fp8) return made;
-  made.scale = scale_of(course, largest(course, x, scales), made.scale_like);
+  made.scale = scale_of(course, x, scales);
   // _ToFloat8ConstrFunc: to fp32, times the scale, clamped, to fp8.
   std::optional<Course::Made> wide;
   if (x.dtype != DType::fp32) wide = course.make("in fp32", x.tensor, DType::fp32);
@@ -126,10 +136,35 @@ Expr Float8Writer::scratch_of(const KernelLaunch& maximum) const {
   return bytes;
 }
 
-/// amax_to_scale, and _round_scale_down_to_power_of_2 where the recipe asks for it.
-Course::Made Float8Writer::scale_of(Course& course, Course::Made largest, TensorId like) const {
+/// How many numbers, of a part that ranks share each.
+Expr Float8Writer::scales_of(const Float8Operand& x, Float8Scales scales) const {
+  switch (scales) {
+    case Float8Scales::row:
+      return x.rows;
+    case Float8Scales::column:
+      return x.columns;
+    case Float8Scales::whole:
+      break;
+  }
+  return Expr(1);
+}
+
+/// amax_to_scale, and _round_scale_down_to_power_of_2 where the recipe asks for it. Over a divided
+/// dimension DTensor has each rank's largest value, and makes them one where they are clamped: an
+/// all-reduce out of place, in fp64.
+Course::Made Float8Writer::scale_of(Course& course, const Float8Operand& x,
+                                    Float8Scales scales) const {
+  const TensorId like = scale_like(x, scales);
+  const auto largest = this->largest(course, x, scales);
   const auto wide = course.make("largest in fp64", like, DType::fp64);
+  std::optional<Course::Made> joint;
+  if (is_joint(x, scales)) {
+    joint = course.make("largest of all ranks", like, DType::fp64);
+    const Expr bytes = Expr(size_of(DType::fp64)) * scales_of(x, scales);
+    course.send({.kind = MessageKind::all_reduce, .bytes = bytes});
+  }
   const auto clamped = course.make("largest clamped", like, DType::fp64);
+  if (joint) course.drop(*joint);
   const auto inverse = course.make("inverse in fp64", like, DType::fp64);
   const auto quotient = course.make("scale in fp64", like, DType::fp64);
   course.drop(inverse);

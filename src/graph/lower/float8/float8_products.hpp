@@ -24,6 +24,8 @@ struct Float8Operand {
   TensorId one_a_row = 0;     ///< as large as a number for each
   TensorId one_a_column = 0;  ///< the same
   bool transposed = false;    ///< seen so, where it is cast
+  bool rows_divided = false;  ///< over the tensor-parallel ranks, as a DTensor
+  bool columns_divided = false;
 };
 
 /// The part of a tensor over which its largest value is taken.
@@ -67,7 +69,8 @@ class Float8Writer {
  private:
   [[nodiscard]] TensorId scale_like(const Float8Operand& x, Float8Scales scales) const;
   Course::Made largest(Course& course, const Float8Operand& x, Float8Scales scales) const;
-  Course::Made scale_of(Course& course, Course::Made largest, TensorId like) const;
+  Course::Made scale_of(Course& course, const Float8Operand& x, Float8Scales scales) const;
+  [[nodiscard]] Expr scales_of(const Float8Operand& x, Float8Scales scales) const;
 
   [[nodiscard]] Expr scratch_of(const KernelLaunch& maximum) const;
 

@@ -1,5 +1,6 @@
 #include "graph/lower/ops/course.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "graph/lower/ops/operations.hpp"
@@ -18,30 +19,33 @@ void Course::launch(KernelLaunch kernel) {
   launches_.push_back(std::move(kernel));
 }
 
-void Course::write_forward(BlockBuilder& block, Op& op, Made out) && {
-  const auto place_of = [out](Made made) {
-    return static_cast<Made>(made < out ? made : made - 1);
-  };
+void Course::write_forward(BlockBuilder& block, Op& op, const std::vector<Made>& outs) && {
+  std::vector<std::uint8_t> places(made_.size());
   for (std::size_t made = 0; made < made_.size(); ++made) {
-    if (made == out) continue;
+    if (std::ranges::find(outs, made) != outs.end()) continue;
     const Temporary& one = made_[made];
+    places[made] = static_cast<std::uint8_t>(op.forward_scratch.size());
     op.forward_scratch.push_back(
         scratch(block, {op.name, one.name}, block.tensor(one.like).shape, one.dtype));
   }
-  const auto output = static_cast<Made>(op.forward_scratch.size());
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    places[outs[i]] = static_cast<std::uint8_t>(op.forward_scratch.size() + i);
+  }
   for (Step step : steps_) {
     if (step.kind == StepKind::allocate || step.kind == StepKind::free) {
-      step.tensor = step.tensor == out ? output : place_of(step.tensor);
+      step.tensor = places[step.tensor];
     }
     op.forward_steps.push_back(step);
   }
   op.forward_launches = std::move(launches_);
+  op.forward_messages = std::move(messages_);
 }
 
 void Course::write_backward(Op& op) && {
   for (const Temporary& one : made_) op.backward_tensors.push_back({one.like, one.dtype});
   op.backward_steps = std::move(steps_);
   op.backward_launches = std::move(launches_);
+  op.backward_messages = std::move(messages_);
 }
 
 }  // namespace memest

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/lower/ops/block_builder.hpp"
@@ -20,9 +21,10 @@ class Course {
   void launch(KernelLaunch kernel);
   /// A product of the library's runs, which asks for its workspace.
   void run_product() { steps_.push_back({StepKind::product, kNoTensor}); }
+  void send(Message message) { messages_.push_back(std::move(message)); }
 
-  /// As the forward of `op`, whose one output is `out`.
-  void write_forward(BlockBuilder& block, Op& op, Made out) &&;
+  /// As the forward of `op`, whose outputs with a storage of their own are `outs`, in order.
+  void write_forward(BlockBuilder& block, Op& op, const std::vector<Made>& outs) &&;
   void write_backward(Op& op) &&;
 
  private:
@@ -35,6 +37,7 @@ class Course {
   std::vector<Temporary> made_;
   std::vector<Step> steps_;
   std::vector<KernelLaunch> launches_;
+  std::vector<Message> messages_;
 };
 
 }  // namespace memest

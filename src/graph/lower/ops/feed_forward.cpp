@@ -1,9 +1,9 @@
 #include <vector>
 
+#include "graph/lower/float8/float8_parallel.hpp"
 #include "graph/lower/liger/liger.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
-#include "graph/lower/ops/tensor_parallel.hpp"
 
 namespace memest {
 
@@ -55,7 +55,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
                             {"down_proj", size, dims.h, part.bias, false, context.bias_call(),
                              branch.rows.empty() ? context.summed_rows() : rows},
                             {rows, hidden});
-  out = scattered(block, context, "feed_forward_shard", out);
+  out = scattered_output(block, context, "feed_forward_shard", out);
   if (branch.residual)
     return dropped_sum(block, context, BranchKind::feed_forward, {out, branch.residual});
   return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);

@@ -144,37 +144,48 @@ TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::strin
   return out;
 }
 
-TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
-                   TensorId x) {
-  if (!context.shards_tensors()) return x;
-  const DType dtype = block.dtype_of(x);
-  Shape shape = context.dims.stream();
-  shape.push_back(context.dims.h);
-  Frame frame(block);
+TensorId cut_for_ranks(BlockBuilder& block, Frame& frame, std::string_view name, TensorId x) {
   // reduce_scatter_tensor: torch.cat(torch.chunk(self, group_size, dim=1)), before it sends
   // anything.
-  const TensorId cut = block.make({name, "cut"}, block.tensor(x).shape, dtype);
+  const TensorId cut = block.make({name, "cut"}, block.tensor(x).shape, block.dtype_of(x));
   for (const TensorId local : {cut, x}) frame.local(local);
-  Op cutting;
-  cutting.kind = OpKind::concatenate;
-  cutting.name = name;
-  cutting.inputs = {x};
-  cutting.outputs = {cut};
-  BackwardWriter(cutting).hand_on(x);
-  block.emit(std::move(cutting));
-  const TensorId out = block.make({name, "own shard"}, std::move(shape), dtype);
+  Op op;
+  op.kind = OpKind::concatenate;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {cut};
+  BackwardWriter(op).hand_on(x);
+  block.emit(std::move(op));
+  return cut;
+}
+
+Op scattering(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+              TensorId cut) {
+  Shape shape = context.dims.stream();
+  shape.push_back(context.dims.h);
   Op op;
   op.kind = OpKind::copy;
   op.name = name;
   op.inputs = {cut};
-  op.outputs = {out};
+  op.outputs = {block.make({name, "own shard"}, std::move(shape), block.dtype_of(cut))};
+  op.forward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = block.tensor(cut).bytes()}};
+  return op;
+}
+
+TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                   TensorId x) {
+  if (!context.shards_tensors()) return x;
+  const DType dtype = block.dtype_of(x);
+  Frame frame(block);
+  const TensorId cut = cut_for_ranks(block, frame, name, x);
+  Op op = scattering(block, context, name, cut);
+  const TensorId out = op.outputs.front();
   BackwardWriter backward(op);
   std::optional<BackwardWriter::Made> shards;
   if (context.policy.micro_batch > 1) shards = backward.make(x, dtype);
   const auto whole = backward.make(x, dtype);
   if (shards) backward.drop(*shards);
   backward.give(cut, whole);
-  op.forward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = block.tensor(x).bytes()}};
   op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(x).bytes()}};
   block.emit(std::move(op));
   return out;

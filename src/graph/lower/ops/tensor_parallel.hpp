@@ -14,6 +14,11 @@ TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::strin
 /// Partial sums of the whole sequence, summed to this rank's shard of it.
 TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                    TensorId x);
+/// The two halves of scattered(): `x` written out shard by shard, a local of `frame` as `x` is, and
+/// the sum's own shard of that, whose backward is left to be written.
+TensorId cut_for_ranks(BlockBuilder& block, Frame& frame, std::string_view name, TensorId x);
+[[nodiscard]] Op scattering(BlockBuilder& block, const DecoderContext& context,
+                            std::string_view name, TensorId cut);
 /// Logits of the whole vocabulary where the loss does not read shards of them.
 TensorId gathered_logits(BlockBuilder& block, const DecoderContext& context, TensorId x);
 

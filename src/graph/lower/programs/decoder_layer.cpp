@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "graph/lower/compile/compiled_region.hpp"
+#include "graph/lower/float8/float8_parallel.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
-#include "graph/lower/ops/tensor_parallel.hpp"
 
 namespace memest {
 namespace {
@@ -200,7 +200,7 @@ class LayerWriter {
     Frame call(block_);
     if (context_.shards_tensors()) call.local(x);
     TensorId out =
-        attention(block_, context_, kind_, {gathered(block_, context_, "attention_norm", x)});
+        attention(block_, context_, kind_, {gathered_input(block_, context_, "attention_norm", x)});
     if (drops && !drops_joined()) out = drop("attention_output_dropout", out);
     return factored("attention_output_scale", out);
   }
@@ -215,8 +215,8 @@ class LayerWriter {
     const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
     Frame call(block_);
     if (context_.shards_tensors()) call.local(x);
-    TensorId out =
-        feed_forward(block_, context_, part, {gathered(block_, context_, "feed_forward_norm", x)});
+    TensorId out = feed_forward(block_, context_, part,
+                                {gathered_input(block_, context_, "feed_forward_norm", x)});
     if (!drops_joined()) out = drop("feed_forward_dropout", out);
     return factored("feed_forward_scale", out);
   }

@@ -116,13 +116,13 @@ void write_forward(BlockBuilder& block, Op& op, const Dequantization& dequantiza
   course.run_product();
   for (const Course::Made one : made.rest) course.drop(one);
   course.drop(made.weight);
-  std::move(course).write_forward(block, op, out);
+  std::move(course).write_forward(block, op, {out});
 }
 
 void write_fused_forward(BlockBuilder& block, Op& op, const CodeOperands& of) {
   Course course;
   const auto out = course.make("out", of.out, block.dtype_of(of.out));
-  std::move(course).write_forward(block, op, out);
+  std::move(course).write_forward(block, op, {out});
 }
 
 /// The weight is frozen: the input's gradient alone.
