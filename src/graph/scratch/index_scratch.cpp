@@ -51,7 +51,7 @@ void order_indices(ScratchSequence& sequence, std::vector<std::int64_t> kept,
   for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
   // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
   // rows, in two sweeps of 8 instead of eight.
-  const int bits = bits_of(indices.rows);
+  const std::int64_t bits = bits_of(indices.rows);
   kept.push_back(sequence.allocate(radix_sort_bytes(indices.count, bits, device.sort_tile)));
   for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
 }
@@ -84,26 +84,6 @@ ScratchSteps host_index_sum_scratch(std::int64_t indices, std::int64_t rows,
   const std::int64_t strided = sequence.allocate(product(indices, kSortedIndexBytes));
   order_indices(sequence, {strided}, {indices, rows}, device);
   return sequence.take();
-}
-
-}  // namespace
-
-ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
-                               const LaunchDevice& device) {
-  const std::int64_t each = product(indices, kSortedIndexBytes);
-  ScratchSequence sequence;
-  // computeLinearIndex wraps negative indices first and then counts elements instead of rows.
-  const std::int64_t wrapped = sequence.allocate(each);
-  const std::int64_t strided = sequence.allocate(each);
-  sequence.release(wrapped);
-  return sorted_sum(sequence, {strided}, {indices, rows}, device);
-}
-
-ScratchSteps host_index_sum_scratch(std::int64_t indices, std::int64_t rows,
-                                    const LaunchDevice& device) {
-  ScratchSequence sequence;
-  const std::int64_t strided = sequence.allocate(product(indices, kSortedIndexBytes));
-  return sorted_sum(sequence, {strided}, {indices, rows}, device);
 }
 
 // Nonzero.cu: cub::DeviceReduce::Sum of the flags, a sum of 4 bytes for each of five waves of
