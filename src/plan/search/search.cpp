@@ -86,7 +86,9 @@ class PlanSearch {
       const auto [gpu, count] = tasks[order[i]];
       Group& group = groups_[order[i]];
       if (count > 1 && only != nullptr) {
-        group = {.gpu = gpu, .gpus = count, .unavailable = Unavailable{only}};
+        group.gpu = gpu;
+        group.gpus = count;
+        group.unavailable = Unavailable{only};
       } else {
         group = search_group(space, devices_[gpu], count);
       }
