@@ -235,8 +235,7 @@ struct Op {
   /// part of the rows each.
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
-  /// Tokens that a causal attention looks back at, its own included, where its kernel leaves the
-  /// others out; 0: at all before it.
+  /// Tokens that a causal kernel looks back at, its own included, and no others; 0: at all.
   std::int64_t window = 0;
   bool attention_core = false;      ///< scores, softmax, dropout, values: reruns of selective ones
   bool feed_forward = false;        ///< rerun by recompute of the feed-forward alone
