@@ -364,19 +364,22 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   AttentionInputs inputs = Projections(block, context, {call, rotates, frame}).write(x);
   if (rotates) inputs = rotate(block, {context, kind, frame}, inputs);
   if (context.caches()) update_cache(block, context, kind, inputs);
-  for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
+  for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id}) frame.local(local);
   const TensorId mixed = context.parts != nullptr
                              ? attention_by_parts(block, {context, kind, frame}, inputs)
                              : mixed_values(block, context, call, inputs);
+  const TensorId operand = summed_input(block, context, "o_proj", mixed);
+  if (operand != mixed) frame.local(mixed);
+  hold_with_scale(block, frame, x);
   // y = self.resid_dropout(self.c_proj(y)): the old y, the joined heads, has its name until the
   // right side is done.
   if (context.program.names_attention) frame.local(mixed);
   Frame product(block);
-  if (context.shards_tensors()) product.local(mixed);
+  if (context.shards_tensors()) hold_with_scale(block, product, operand);
   TensorId out = projection(block, context,
                             {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
                              context.bias_call(), context.summed_rows()},
-                            {dims.rows(), mixed});
+                            {dims.rows(), operand});
   out = scattered_output(block, context, "attention_shard", out);
   if (branch.residual)
     return dropped_sum(block, context, BranchKind::attention, {out, branch.residual});

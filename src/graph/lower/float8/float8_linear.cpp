@@ -158,8 +158,7 @@ TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
   // Float8Linear.forward casts as autocast would; the weight stays as it is.
   const bool narrow = gathers_activations_in_fp8(context) && shape.name != kHeadProjection;
   const bool sums = sums_over_ranks(shape.name);
-  const TensorId input = narrow && sums ? in_float8(block, context, shape.name, rows.x)
-                                        : to_compute(block, shape.name, rows.x);
+  const TensorId input = to_compute(block, shape.name, rows.x);
   Shape out_shape = rows.shape;
   out_shape.push_back(shape.out);
   Op op;

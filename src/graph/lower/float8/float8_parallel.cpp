@@ -123,21 +123,27 @@ TensorId scattered_output(BlockBuilder& block, const DecoderContext& context, st
                                              : scattered(block, context, name, x);
 }
 
-TensorId in_float8(BlockBuilder& block, const DecoderContext& context, std::string_view name,
-                   TensorId x) {
+TensorId summed_input(BlockBuilder& block, const DecoderContext& context,
+                      std::string_view projection, TensorId x) {
+  if (!gathers_activations_in_fp8(context)) return x;
   Op op;
   op.kind = OpKind::copy;
-  op.name = name;
+  op.name = projection;
   op.inputs = {x};
   const TensorId seen = add_outputs(block, op, block.tensor(x).shape, block.dtype_of(x));
   Course course;
   const Float8Cast cast =
-      writer_of(block, context, name).cast(course, operand_of(block, x), Float8Scales::whole);
+      writer_of(block, context, projection).cast(course, operand_of(block, x), Float8Scales::whole);
   std::move(course).write_forward(block, op, {*cast.scale, *cast.data});
   // _ToFloat8ConstrFunc.backward
   BackwardWriter(op).hand_on(x);
   block.emit(std::move(op));
   return seen;
+}
+
+void hold_with_scale(const BlockBuilder& block, Frame& frame, TensorId x) {
+  frame.local(x);
+  if (const auto scale = scale_in_float8(block, x)) frame.local(*scale);
 }
 
 /// NoopFwToFloat8BwDynamic.

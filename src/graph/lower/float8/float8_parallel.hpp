@@ -27,9 +27,12 @@ TensorId gathered_input(BlockBuilder& block, const DecoderContext& context, std:
 TensorId scattered_output(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                           TensorId x);
 
-/// A linear layer's input, cast by the ranks together.
-TensorId in_float8(BlockBuilder& block, const DecoderContext& context, std::string_view name,
-                   TensorId x);
+/// The input of `projection`, whose products the ranks sum: with these styles cast by the ranks
+/// together, else `x` itself.
+TensorId summed_input(BlockBuilder& block, const DecoderContext& context,
+                      std::string_view projection, TensorId x);
+/// Makes `x` a local of `frame`, and with it the scale of what lies in fp8.
+void hold_with_scale(const BlockBuilder& block, Frame& frame, TensorId x);
 /// `x` itself; its gradient is cast for the layer `projection` that made it.
 TensorId with_gradient_in_float8(BlockBuilder& block, const DecoderContext& context,
                                  std::string_view projection, TensorId x);

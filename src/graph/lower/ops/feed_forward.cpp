@@ -20,7 +20,9 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   };
 
   Frame frame(block);
-  if (context.program.feed_forward_module && !context.habits.feeds_inline) frame.local(x);
+  if (context.program.feed_forward_module && !context.habits.feeds_inline) {
+    hold_with_scale(block, frame, x);
+  }
   TensorId hidden = 0;
   if (!part.gated) {
     hidden = activation(block, function, up_to("up_proj", size));
@@ -49,12 +51,14 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);
   Frame call(block);
-  if (context.shards_tensors()) call.local(hidden);
+  const TensorId operand = summed_input(block, context, "down_proj", hidden);
+  if (context.shards_tensors()) hold_with_scale(block, call, operand);
+  if (operand != hidden) call.local(hidden);
   if (branch.residual) frame.local(hidden);
   TensorId out = projection(block, context,
                             {"down_proj", size, dims.h, part.bias, false, context.bias_call(),
                              branch.rows.empty() ? context.summed_rows() : rows},
-                            {rows, hidden});
+                            {rows, operand});
   out = scattered_output(block, context, "feed_forward_shard", out);
   if (branch.residual)
     return dropped_sum(block, context, BranchKind::feed_forward, {out, branch.residual});
