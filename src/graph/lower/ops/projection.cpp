@@ -118,7 +118,7 @@ struct LayerHabits {
   bool converts = true;       ///< the input to the adapter's type
   bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
 };
-LayerHabits habits_of(const DecoderContext& context, bool codes) {
+LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
   // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers.
   if (!codes) return {};
@@ -132,7 +132,7 @@ TensorId adapted(BlockBuilder& block, const DecoderContext& context, const Adapt
   const LinearModule& names = layer.names;
   const Projection2d& shape = layer.shape;
   const LoraAdapter& lora = *context.adapter;
-  const LayerHabits habits = habits_of(context, layer.codes);
+  const LayerHabits habits = layer_habits(context, layer.codes);
   const TensorId x = of.rows.x;
   const DType type = block.dtype_of(of.result);
   const Expr rank(lora.rank);
