@@ -208,7 +208,7 @@ TEST_CASE("weights quantised by a method that is not followed count whole, with 
 TEST_CASE("a multimodal config is refused, never answered for its text model alone") {
   for (
       const char* config :
-      {R"({"model_type": "qwen2_5_vl", "text_config": {"hidden_size": 96, "head_dim": 16}})",
+      {R"({"model_type": "qwen3_vl", "text_config": {"hidden_size": 96, "head_dim": 16}})",
        R"({"model_type": "internvl", "text_config": {"model_type": "qwen2"}, "vision_config": {}})",
        R"({"model_type": "qwen2", "vision_config": {"depth": 32}})",
        R"({"model_type": "llama", "mm_vision_tower": "openai/clip-vit-large-patch14-336"})"}) {
@@ -220,6 +220,10 @@ TEST_CASE("a multimodal config is refused, never answered for its text model alo
     CHECK_THAT(model.diagnostics().front().message, ContainsSubstring("the multimodal '"));
   }
   CHECK(read(R"({"model_type": "llama", "vision_config": null})").ok());
+  // A tower that the config leaves out has the defaults of transformers.
+  const auto model = read(R"({"model_type": "qwen2_5_vl", "text_config": {"head_dim": 16}})");
+  REQUIRE(model.ok());
+  CHECK(model.value().vision.has_value());
 }
 
 TEST_CASE("the text model of a multimodal config is the one of its own config") {

@@ -151,14 +151,14 @@ std::string host_reason_of(const HostNeed& host) {
                    " GiB more of its host: " + of;
 }
 
-/// Beside Liger's kernels and float8 linears, and around a loss of tiles, only what was recorded has
-/// an answer (reader, check_parallelism.cpp, frameworks/trainer.cpp).
+/// Beside Liger's kernels and float8 linears, and around a loss of tiles, only what was recorded
+/// has an answer (reader, check_parallelism.cpp, frameworks/trainer.cpp).
 bool is_answered(const Job& job) {
   if (job.hardware.count > 1 && only_alone(job) != nullptr) return false;
   const Parallelism& layout = job.parallelism;
   const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();
-  if (row_of(job.training->implementation.loop).takes_tiles && layout.ranks() > 1) return false;
-  return recorded || !job.training->replaces_modules();
+  const bool takes_tiles = row_of(job.training->implementation.loop).takes_tiles;
+  return recorded || !(takes_tiles || job.training->replaces_modules());
 }
 
 /// Adds the ranks between the ends that have more layers in some chunk than each one before, which
@@ -248,6 +248,9 @@ const char* only_alone(const Job& job) {
   }
   if (model.low_rank) return "factorised layers on several GPUs are not available yet";
   if (model.vision) return "a model with images on several GPUs is not available yet";
+  if (job.training && row_of(job.training->implementation.loop).takes_tiles) {
+    return "SFTTrainer on several GPUs is not available yet";
+  }
   return nullptr;
 }
 

@@ -314,8 +314,6 @@ std::vector<Recompute> recompute_choices(const Job& job) {
 }
 
 std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus) {
-  // Recorded on one GPU alone (reader, frameworks/trainer.cpp).
-  if (gpus > 1 && row_of(job.training->implementation.loop).takes_tiles) return {};
   return LayoutSpace(job, gpus).choices();
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "memest/graph/lower.hpp"
-#include "memest/spec/framework.hpp"
 #include "plan/estimate/whole_model.hpp"
 #include "plan/layouts/refusal.hpp"
 
@@ -118,10 +117,6 @@ PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
 Unavailable Describer::cause_of(const Group& group) const {
   if (const auto* reason = std::get_if<Unavailable>(&group.unavailable)) return *reason;
   const std::string gpus = std::to_string(group.gpus);
-  const LoopRow& loop = row_of(request_.job.training->implementation.loop);
-  if (group.layouts == 0 && loop.takes_tiles && group.gpus > 1) {
-    return {std::string(loop.title) + " on several GPUs is not available yet"};
-  }
   if (group.layouts == 0) {
     return {"no layout of " + gpus + " GPUs divides the model, or what the spec writes of it"};
   }

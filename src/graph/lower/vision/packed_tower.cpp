@@ -42,10 +42,6 @@ class PackedTowerWriter {
 
   std::vector<VisionBlock> write() && {
     write_by_layer();
-    for (VisionBlock& one : blocks_) {
-      write_in_numbers(one.block, vision_);
-      for (Op& op : one.block.ops) op.causal = false;
-    }
     return std::move(blocks_);
   }
 
@@ -56,6 +52,11 @@ class PackedTowerWriter {
     return {context_.dims.b * context_.dims.s, context_.dims.h};
   }
   void append(Block block, std::int64_t repeat) { blocks_.push_back({std::move(block), repeat}); }
+  [[nodiscard]] Block in_numbers(Block block) const {
+    write_in_numbers(block, vision_);
+    for (Op& op : block.ops) op.causal = false;
+    return block;
+  }
 
   /// Checkpoints ask a gradient of the patches (enable_input_require_grads), though nothing there
   /// is trained.
@@ -77,21 +78,29 @@ class PackedTowerWriter {
     BlockBuilder patches("image patches", context_.precision());
     name_text(patches);
     const TensorId x = embed(patches);
-    append(std::move(patches).take(x), 1);
+    append(in_numbers(std::move(patches).take(x)), 1);
+    // Two kinds of layers at most, each of which may stand in several runs.
+    std::array<std::optional<Block>, 2> written;
     const std::int64_t layers = tower_.encoder.layers();
     for (std::int64_t layer = 0; layer < layers;) {
       std::int64_t behind = layer + 1;
       while (behind < layers && sees_image(behind) == sees_image(layer)) ++behind;
-      const DecoderContext own = context_of_layer(layer);
-      Block block = layer_block(own, kind(), {.wants_gradient = has_graph()});
-      block.name = sees_image(layer) ? "vision layer" : "vision layer (windows)";
-      append(std::move(block), behind - layer);
+      std::optional<Block>& block = written[sees_image(layer) ? 0 : 1];
+      if (!block) block = in_numbers(written_layer(layer));
+      append(*block, behind - layer);
       layer = behind;
     }
     BlockBuilder projector("projector", decoder_.precision());
     const TensorId features = projector.block_input(stream(), context_.stream_type(), has_graph());
     projector.let_input_go();
-    append(std::move(projector).take(read(projector, features)), 1);
+    append(in_numbers(std::move(projector).take(read(projector, features))), 1);
+  }
+
+  [[nodiscard]] Block written_layer(std::int64_t layer) const {
+    const DecoderContext own = context_of_layer(layer);
+    Block block = layer_block(own, kind(), {.wants_gradient = has_graph()});
+    block.name = sees_image(layer) ? "vision layer" : "vision layer (windows)";
+    return block;
   }
 
   /// The embeddings of the text, whose last reference but one ends here.
