@@ -85,13 +85,15 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device);
 
 /// Scratch of adding rows to `rows` others at `indices` int64 indices that may repeat.
 ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows, const LaunchDevice& device);
-/// As above, of indices in the host's memory, where they are wrapped and strided.
+/// As above, of indices that the host has, where negative ones are wrapped.
 ScratchSteps host_index_sum_scratch(std::int64_t indices, std::int64_t rows,
                                     const LaunchDevice& device);
 
-/// Scratch of counting the flags that are set among `items`, and of finding their places (nonzero).
+/// Scratch of sorting `indices` of `rows` rows, with their order.
 ScratchSteps index_order_scratch(std::int64_t indices, std::int64_t rows,
                                  const LaunchDevice& device);
+
+/// Scratch of counting the flags that are set among `items`, and of finding their places (nonzero).
 ScratchSteps count_flags_scratch(std::int64_t items, const LaunchDevice& device);
 ScratchSteps select_flags_scratch(std::int64_t items, const LaunchDevice& device);
 

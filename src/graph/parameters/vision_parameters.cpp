@@ -134,10 +134,8 @@ class VisionParameters {
     for (const char* name : {"visual.blocks.norm1", "visual.blocks.norm2"}) packed_norm(name);
     linear("visual.blocks.attn.qkv", {3 * width(), width(), true});
     linear("visual.blocks.attn.proj", {width(), width(), true});
-    for (const char* name : {"gate_proj", "up_proj"}) {
-      if (!part.gated && name[0] == 'g') continue;
-      linear(std::string("visual.blocks.mlp.") + name, {part.size, width(), part.bias});
-    }
+    if (part.gated) linear("visual.blocks.mlp.gate_proj", {part.size, width(), part.bias});
+    linear("visual.blocks.mlp.up_proj", {part.size, width(), part.bias});
     linear("visual.blocks.mlp.down_proj", {width(), part.size, part.bias});
     inventory_.repeat(1);
     trainable_ = !vision_.frozen.projector;

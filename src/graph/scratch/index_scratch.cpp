@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "graph/scratch/radix_sort.hpp"

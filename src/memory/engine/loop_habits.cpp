@@ -32,10 +32,8 @@ constexpr LoopHabits kTrainer = {.wrapping = Wrapping::before_training,
                                  .keeps_norm = true,
                                  .decays = is_no_norm_or_bias};
 
-// DataCollatorForLanguageModeling sends attention_mask. SFTTrainer.compute_loss multiplies the loss
-// out of place, as an operation of the loss.
+// SFTTrainer.compute_loss multiplies the loss out of place, as an operation of the loss.
 constexpr LoopHabits with_own_loss(LoopHabits habits) {
-  habits.sends_token_masks = true;
   habits.loss_factors = 1;
   return habits;
 }

@@ -33,8 +33,6 @@ struct LoopHabits {
   bool names_outputs = false;
   /// Divides the loss by the micro-steps even where there is one.
   bool always_divides = false;
-  /// Sends a mask of the tokens that are no padding with each batch.
-  bool sends_token_masks = false;
   /// Sends the labels as a tensor of their own.
   bool sends_labels = false;
   /// Sends the number of the step's targets, which it has counted on the host, and sums it over the

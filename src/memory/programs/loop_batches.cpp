@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/programs/loop.hpp"
 #include "memory/timeline/labels.hpp"
@@ -85,16 +86,15 @@ void TrainingLoop::load_step() {
   const std::int64_t bytes = order_.batch_bytes();
   const std::int64_t count = std::min(training_.gradient_accumulation, kMostBatches);
   const std::int64_t behind = training_.gradient_accumulation - count;
+  const bool sends_mask = row_of(training_.implementation.loop).passes_token_mask;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < count; ++i) {
     Batch& batch = batches.emplace_back();
     batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
-    if (habits_.sends_token_masks) {
-      batch.mask = make(bytes, Holding::batch, LoopTensor::attention_mask);
-    }
+    if (sends_mask) batch.mask = make(bytes, Holding::batch, LoopTensor::attention_mask);
   }
-  const std::int64_t tensors = habits_.sends_token_masks ? 3 : 2;
+  const std::int64_t tensors = sends_mask ? 3 : 2;
   batches.emplace_back().inputs =
       make(checked_multiply(behind, tensors * bytes), Holding::batch, LoopTensor::batch);
   HeldStorage targets;

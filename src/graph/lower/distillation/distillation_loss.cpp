@@ -37,23 +37,6 @@ TensorId softened_student(BlockBuilder& block, TensorId logits) {
                      cast(block, {"student_log_softmax", "in fp32"}, divided, type));
 }
 
-TensorId sum(BlockBuilder& block, std::string_view name, TensorId x) {
-  const TensorId out = block.make({name}, {Expr(1)}, block.dtype_of(x));
-  Op op;
-  op.kind = OpKind::reduce;
-  op.name = name;
-  op.inputs = {x};
-  op.outputs = {out};
-  KernelLaunch kernel;
-  kernel.reduced = block.tensor(x).elements();
-  kernel.dtype = block.dtype_of(x);
-  op.forward_launches = {std::move(kernel)};
-  // SumBackward0 sees one number as the whole.
-  BackwardWriter(op).hand_on(x, Reach::through_view);
-  block.emit(std::move(op));
-  return out;
-}
-
 /// at::kl_div (ATen/native/Loss.cpp): xlogy(target, target) − target · input, summed; and
 /// functional.py divides by the batch.
 TensorId divergence(BlockBuilder& block, TensorId student, TensorId teacher) {
@@ -63,7 +46,7 @@ TensorId divergence(BlockBuilder& block, TensorId student, TensorId teacher) {
   const TensorId entropy = compute(block, OpKind::multiply, {teacher},
                                    {{"kl_div", "xlogy"}, shape, block.dtype_of(teacher)});
   const TensorId difference = subtract(block, {"kl_div", "difference"}, entropy, product);
-  return scale(block, {"kl_div", "over the batch"}, sum(block, "kl_div_sum", difference));
+  return scale(block, {"kl_div", "over the batch"}, sum_of_all(block, {"kl_div_sum"}, difference));
 }
 
 }  // namespace

@@ -30,6 +30,26 @@ Float8Writer writer_of(BlockBuilder& block, const DecoderContext& context, std::
   return {context, scratch(block, {name, "one scale"}, {Expr(1)}, DType::fp32)};
 }
 
+/// The scale of parts that the ranks cast together, and all of them gathered in fp8.
+struct GatheredCast {
+  Course::Made scale;
+  Course::Made whole;
+};
+/// Casts `x`, this rank's part, and gathers `whole`, as which what comes is known.
+GatheredCast cast_and_gather(BlockBuilder& block, const DecoderContext& context,
+                             std::string_view name, Course& course, TensorId x, TensorId whole) {
+  const Float8Cast cast =
+      writer_of(block, context, name).cast(course, operand_of(block, x), Float8Scales::whole);
+  // The shards of a single sequence lie as the whole does.
+  std::optional<Course::Made> shards;
+  if (context.policy.micro_batch > 1) shards = course.make("shards", whole, DType::fp8);
+  const auto gathered = course.make("whole", whole, DType::fp8);
+  if (shards) course.drop(*shards);
+  course.drop(*cast.data);
+  course.send({.kind = MessageKind::all_gather, .bytes = block.tensor(whole).elements()});
+  return {*cast.scale, gathered};
+}
+
 /// Writes as the op's outputs a scale, a storage in fp8 of the shape that `like` has, and what is
 /// seen of it, which this answers.
 TensorId add_outputs(BlockBuilder& block, Op& op, const Shape& shape, DType dtype) {
@@ -55,22 +75,9 @@ TensorId gathered_in_float8(BlockBuilder& block, const DecoderContext& context,
   block.tensor(out).distributed = true;
   const TensorId data = op.outputs[1];
   Course course;
-  const Float8Cast cast =
-      writer_of(block, context, name).cast(course, operand_of(block, x), Float8Scales::whole);
-  std::optional<Course::Made> shards;
-  if (context.policy.micro_batch > 1) shards = course.make("shards", data, DType::fp8);
-  const auto whole = course.make("whole", data, DType::fp8);
-  if (shards) course.drop(*shards);
-  course.drop(*cast.data);
-  course.send({.kind = MessageKind::all_gather, .bytes = block.tensor(data).bytes()});
-  std::move(course).write_forward(block, op, {*cast.scale, whole});
-  BackwardWriter backward(op);
-  const auto cut = backward.make(out, dtype);
-  const auto own = backward.make(x, dtype);
-  backward.drop(cut);
-  backward.give(x, own);
-  op.backward_messages = {
-      {.kind = MessageKind::reduce_scatter, .bytes = block.tensor(out).bytes()}};
+  const GatheredCast cast = cast_and_gather(block, context, name, course, x, data);
+  std::move(course).write_forward(block, op, {cast.scale, cast.whole});
+  scatter_gradient(block, op, out, x);
   block.emit(std::move(op));
   return out;
 }
@@ -86,18 +93,11 @@ TensorId scattered_from_float8(BlockBuilder& block, const DecoderContext& contex
   op.inputs.push_back(scale);
   const TensorId out = op.outputs.front();
   Course course;
-  const Float8Cast cast =
-      writer_of(block, context, name).cast(course, operand_of(block, out), Float8Scales::whole);
-  std::optional<Course::Made> shards;
-  if (context.policy.micro_batch > 1) shards = course.make("shards", x, DType::fp8);
-  const auto whole = course.make("whole", x, DType::fp8);
-  if (shards) course.drop(*shards);
-  course.drop(*cast.data);
-  course.send({.kind = MessageKind::all_gather, .bytes = block.tensor(x).elements()});
+  const GatheredCast cast = cast_and_gather(block, context, name, course, out, x);
   std::move(course).write_backward(op);
   BackwardWriter backward(op);
-  backward.give(cut, whole);
-  backward.give(scale, *cast.scale);
+  backward.give(cut, cast.whole);
+  backward.give(scale, cast.scale);
   block.emit(std::move(op));
   return out;
 }

@@ -235,6 +235,21 @@ TensorId mean_of_rows(BlockBuilder& block, Place place, TensorId x) {
   return out;
 }
 
+TensorId sum_of_all(BlockBuilder& block, Place place, TensorId x) {
+  const TensorId out = block.make(place, {Expr(1)}, block.dtype_of(x));
+  Op op = op_of(OpKind::reduce, place);
+  op.inputs = {x};
+  op.outputs = {out};
+  KernelLaunch kernel;
+  kernel.reduced = block.tensor(x).elements();
+  kernel.dtype = block.dtype_of(x);
+  op.forward_launches = {std::move(kernel)};
+  // SumBackward0 sees one number as the whole.
+  BackwardWriter(op).hand_on(x, Reach::through_view);
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape) {
   const TensorId out = block.make(place, std::move(shape), block.dtype_of(x));
   Op op = op_of(OpKind::copy, place);

@@ -66,6 +66,8 @@ TensorId power(BlockBuilder& block, Place place, TensorId x);
 TensorId reciprocal_root(BlockBuilder& block, Place place, TensorId x);
 /// The mean over the last dimension, which stays with size 1.
 TensorId mean_of_rows(BlockBuilder& block, Place place, TensorId x);
+/// All elements as one number, in the type of `x`.
+TensorId sum_of_all(BlockBuilder& block, Place place, TensorId x);
 /// An element-wise function whose backward is one kernel.
 enum class Keeps { nothing, input, result };
 TensorId function(BlockBuilder& block, Place place, Keeps keeps, TensorId x);

@@ -132,16 +132,21 @@ TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::strin
   const TensorId out = block.make({name, "gathered"}, shape, dtype);
   block.tensor(out).distributed = true;
   op.outputs = {out};
-  BackwardWriter backward(op);
-  const auto cut = backward.make(out, dtype);
-  const auto own = backward.make(x, dtype);
-  backward.drop(cut);
-  backward.give(x, own);
+  scatter_gradient(block, op, out, x);
   op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(out).bytes()}};
-  op.backward_messages = {
-      {.kind = MessageKind::reduce_scatter, .bytes = block.tensor(out).bytes()}};
   block.emit(std::move(op));
   return out;
+}
+
+void scatter_gradient(const BlockBuilder& block, Op& op, TensorId gathered, TensorId shard) {
+  const DType dtype = block.dtype_of(shard);
+  BackwardWriter backward(op);
+  const auto cut = backward.make(gathered, dtype);
+  const auto own = backward.make(shard, dtype);
+  backward.drop(cut);
+  backward.give(shard, own);
+  op.backward_messages = {
+      {.kind = MessageKind::reduce_scatter, .bytes = block.tensor(gathered).bytes()}};
 }
 
 TensorId cut_for_ranks(BlockBuilder& block, Frame& frame, std::string_view name, TensorId x) {

@@ -11,6 +11,9 @@ namespace memest {
 /// The whole sequence from its shards, as a DTensor.
 TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                   TensorId x);
+/// Gives `op`, which makes `gathered` of this rank's `shard`, its backward: the gradient is written
+/// out shard by shard, and summed to the rank's own.
+void scatter_gradient(const BlockBuilder& block, Op& op, TensorId gathered, TensorId shard);
 /// Partial sums of the whole sequence, summed to this rank's shard of it.
 TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                    TensorId x);

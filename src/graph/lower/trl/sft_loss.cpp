@@ -33,29 +33,10 @@ TensorId count_of(BlockBuilder& block, Place place, TensorId flags) {
   sum.dtype = DType::int64;
   op.forward_launches = {std::move(sum)};
   // The number is there before what it is summed from.
-  op.forward_steps = {{StepKind::allocate, 1},
-                      {StepKind::allocate, 0},
-                      {StepKind::launch, 0},
-                      {StepKind::free, 0}};
+  op.forward_steps = {
+      {StepKind::allocate, 1}, {StepKind::allocate, 0}, {StepKind::launch, 0}, {StepKind::free, 0}};
   block.emit(std::move(op));
   return count;
-}
-
-/// The sum of all elements: its gradient is one number seen everywhere.
-TensorId sum_of(BlockBuilder& block, Place place, TensorId x) {
-  const TensorId out = block.make(place, {Expr(1)}, block.dtype_of(x));
-  Op op;
-  op.kind = OpKind::reduce;
-  op.name = place.op;
-  op.inputs = {x};
-  op.outputs = {out};
-  KernelLaunch sum;
-  sum.reduced = block.tensor(x).elements();
-  sum.dtype = block.dtype_of(x);
-  op.forward_launches = {std::move(sum)};
-  BackwardWriter(op).hand_on(x, Reach::through_view);
-  block.emit(std::move(op));
-  return out;
 }
 
 /// `x` over a number that is a tensor, which is kept.
@@ -87,8 +68,7 @@ void own_loss(BlockBuilder& block, const Answer& answer, Frame& caller) {
   const TensorId negative = number(block, {kName, "negative"}, sum, DType::fp32);
   const TensorId count = count_of(block, {kName, "targets"}, answer.mask);
   const TensorId some = caller.local(number(block, {kName, "one at least"}, count, DType::int64));
-  caller.local(
-      compute(block, OpKind::scale, {negative, some}, {{kName}, {Expr(1)}, DType::fp32}));
+  caller.local(compute(block, OpKind::scale, {negative, some}, {{kName}, {Expr(1)}, DType::fp32}));
 }
 
 /// _fused_forward behind the backbone: the last token predicts nothing, the first is none's target.
@@ -131,9 +111,8 @@ void report(BlockBuilder& block, const DecoderContext& context, const Answer& an
   };
   const TensorId valid =
       summed("targets of all ranks", count_of(block, {kReport, "targets"}, answer.mask));
-  const TensorId entropy =
-      summed("entropy of all ranks",
-             number(block, {kReport, "entropy"}, answer.entropy, DType::fp32));
+  const TensorId entropy = summed("entropy of all ranks",
+                                  number(block, {kReport, "entropy"}, answer.entropy, DType::fp32));
   const TensorId correct =
       summed("correct of all ranks", count_of(block, {kReport, "correct"}, answer.is_top1));
   number(block, {kReport, "some"}, valid, DType::boolean);
@@ -186,7 +165,7 @@ TensorId sft_loss(BlockBuilder& block, const DecoderContext& context, TensorId h
   Frame function(block);
   const Answer answer = fused_forward(block, context, hidden, function);
   const TensorId losses = function.local(scale(block, {"loss", "of a token"}, answer.log_probs));
-  const TensorId sum = sum_of(block, {"loss", "sum"}, losses);
+  const TensorId sum = sum_of_all(block, {"loss", "sum"}, losses);
   const TensorId targets =
       compute(block, OpKind::copy, {}, {{"loss", "targets"}, {Expr(1)}, DType::int64});
   const TensorId mean = divided(block, {"loss", "mean"}, sum, targets);

@@ -5,9 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "graph/lower/ops/habits.hpp"
 #include "graph/lower/ops/operations.hpp"
-#include "graph/parameters/parameter_names.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -30,9 +28,7 @@ class PackedTowerWriter {
         vision_(*decoder.vision),
         tower_(vision_.tower),
         policy_(policy_of_tower(decoder.policy, vision_)),
-        context_{tower_.encoder,  policy_,
-                 decoder.program, *habits_of(tower_.model_type),
-                 Dimensions(),    names_of(tower_.model_type)},
+        context_(context_of_tower(decoder, policy_)),
         whole_(image_parts(kImageBounds, {tower_.patches.patches()}, policy_.micro_batch)) {
     context_.dims.packed = true;
     if (!has_windows()) return;
@@ -54,7 +50,6 @@ class PackedTowerWriter {
   void append(Block block, std::int64_t repeat) { blocks_.push_back({std::move(block), repeat}); }
   [[nodiscard]] Block in_numbers(Block block) const {
     write_in_numbers(block, vision_);
-    for (Op& op : block.ops) op.causal = false;
     return block;
   }
 

@@ -357,7 +357,10 @@ Block merge_block(const DecoderContext& context, bool images_want_gradient) {
 void write_in_numbers(Block& block, const VisionPart& vision) {
   const Numbers numbers = numbers_of(vision);
   for (Tensor& tensor : block.tensors) numbers.put(tensor);
-  for (Op& op : block.ops) numbers.put(op);
+  for (Op& op : block.ops) {
+    numbers.put(op);
+    op.causal = false;
+  }
 }
 
 }  // namespace memest

@@ -18,6 +18,13 @@ LoweringPolicy policy_of_tower(const LoweringPolicy& policy, const VisionPart& v
   return own;
 }
 
+DecoderContext context_of_tower(const DecoderContext& decoder, const LoweringPolicy& policy) {
+  const VisionTower& tower = decoder.vision->tower;
+  return {tower.encoder,   policy,
+          decoder.program, *habits_of(tower.model_type),
+          Dimensions(),    names_of(tower.model_type)};
+}
+
 namespace {
 
 class TowerWriter {
@@ -27,9 +34,7 @@ class TowerWriter {
         vision_(*decoder.vision),
         tower_(vision_.tower),
         policy_(policy_of_tower(decoder.policy, vision_)),
-        context_{tower_.encoder,  policy_,
-                 decoder.program, *habits_of(tower_.model_type),
-                 Dimensions(),    names_of(tower_.model_type)} {}
+        context_(context_of_tower(decoder, policy_)) {}
 
   std::vector<VisionBlock> write() && {
     if (vision_.frozen.tower && !patches_want_gradient()) {
@@ -39,7 +44,6 @@ class TowerWriter {
     }
     for (VisionBlock& one : blocks_) {
       write_in_numbers(one.block, vision_);
-      for (Op& op : one.block.ops) op.causal = false;  // every patch sees all of its image
     }
     return std::move(blocks_);
   }

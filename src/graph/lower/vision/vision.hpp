@@ -33,6 +33,9 @@ std::optional<Unavailable> vision_refusal(const ModelSpec& model, const Lowering
 /// The tower's policy: an image is a sequence of patches.
 LoweringPolicy policy_of_tower(const LoweringPolicy& policy, const VisionPart& vision);
 
+/// The tower's context in the decoder's program; `policy` is the tower's, and outlives it.
+DecoderContext context_of_tower(const DecoderContext& decoder, const LoweringPolicy& policy);
+
 /// The tower and the projector behind it, which answers [images · tokens of one, h].
 std::vector<VisionBlock> tower_blocks(const DecoderContext& context);
 
@@ -49,7 +52,8 @@ TensorId image_row(BlockBuilder& block, const DecoderContext& context, TensorId 
 void write_block_masks(BlockBuilder& block, const DecoderContext& context);
 
 /// Puts numbers in the place of the letters of a block that is written in the decoder's, of which
-/// the tower has its own: b is the images of as many sequences, s an image's positions.
+/// the tower has its own: b is the images of as many sequences, s an image's positions. Every patch
+/// sees all of its image, or of its window.
 void write_in_numbers(Block& block, const VisionPart& vision);
 
 }  // namespace memest
