@@ -156,22 +156,22 @@ Framework default_framework(bool layer_list);
 bool divides_sequences(const Implementation& implementation);
 
 struct LoopRow {
-  std::string_view name;                        ///< as specs write it
-  std::string_view title = {};                  ///< as people call the program
-  std::optional<Framework> trains = {};         ///< whose models alone; none: any
-  std::string_view model_type = {};             ///< as a framework's, of the program's own class
-  bool accelerate = false;                      ///< accelerate prepares model and optimizer
-  bool fused_adamw = false;                     ///< where the spec says nothing else
-  bool own_adafactor = false;                   ///< transformers' class, a loop over parameters
-  bool holds_logits = false;                    ///< by name, until the next forward
-  bool keeps_batches = false;                   ///< all of a step's, in a list
-  bool takes_batches_first = false;             ///< all of a step's, before its first forward
-  bool pins_batches = false;                    ///< pin_memory where the spec says nothing else
-  bool has_data_loader = true;                  ///< PyTorch's
-  bool divides_by_targets = false;              ///< the sum of the loss, by the targets of the step
-  bool takes_tiles = false;      ///< log-probabilities of the targets, by tiles of the logits
-  bool passes_token_mask = false;               ///< with every batch, of the tokens that are no padding
-  bool recomputes = false;                      ///< whole layers, where the spec says nothing else
+  std::string_view name;                 ///< as specs write it
+  std::string_view title = {};           ///< as people call the program
+  std::optional<Framework> trains = {};  ///< whose models alone; none: any
+  std::string_view model_type = {};      ///< as a framework's, of the program's own class
+  bool accelerate = false;               ///< accelerate prepares model and optimizer
+  bool fused_adamw = false;              ///< where the spec says nothing else
+  bool own_adafactor = false;            ///< transformers' class, a loop over parameters
+  bool holds_logits = false;             ///< by name, until the next forward
+  bool keeps_batches = false;            ///< all of a step's, in a list
+  bool takes_batches_first = false;      ///< all of a step's, before its first forward
+  bool pins_batches = false;             ///< pin_memory where the spec says nothing else
+  bool has_data_loader = true;           ///< PyTorch's
+  bool divides_by_targets = false;       ///< the sum of the loss, by the targets of the step
+  bool takes_tiles = false;        ///< log-probabilities of the targets, by tiles of the logits
+  bool passes_token_mask = false;  ///< with every batch, of the tokens that are no padding
+  bool recomputes = false;         ///< whole layers, where the spec says nothing else
   std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP
   const ChangeWords* change_words = nullptr;    ///< where they are not the framework's
 };

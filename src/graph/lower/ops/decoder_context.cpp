@@ -7,8 +7,8 @@
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/liger/liger.hpp"
-#include "graph/lower/trl/trl.hpp"
 #include "graph/lower/quantized/quantized_linear.hpp"
+#include "graph/lower/trl/trl.hpp"
 #include "memest/spec/framework.hpp"
 
 namespace memest {

@@ -39,7 +39,8 @@ BackwardWriter::Made find_again(BackwardWriter& backward, const FlagSearch& sear
 
 /// index_backward: zeros like x, to which the rows are added at their places
 /// (index_put_with_sort_kernel): one index from those of both dimensions, and its order.
-void write_backward(BlockBuilder& block, const SelectedRows& part, const FlagSearch& search, Op& op) {
+void write_backward(BlockBuilder& block, const SelectedRows& part, const FlagSearch& search,
+                    Op& op) {
   const Expr found = part.shape.front();
   const TensorId index = scratch(block, {part.name, "index"}, {found}, DType::int64);
   BackwardWriter backward(op);

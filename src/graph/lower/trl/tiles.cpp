@@ -224,8 +224,8 @@ class Tiles {
     Pass pass;
     const bool wants_rows = block_.needs_gradient(rows_);
     const bool trains = block_.needs_gradient(weight_);
-    const TensorId of_rows =
-        scratch(block_, {kName, "sum of the rows' gradient"}, block_.tensor(rows_).shape, DType::fp32);
+    const TensorId of_rows = scratch(block_, {kName, "sum of the rows' gradient"},
+                                     block_.tensor(rows_).shape, DType::fp32);
     const TensorId of_weight = scratch(block_, {kName, "sum of the weight's gradient"},
                                        block_.tensor(weight_).shape, DType::fp32);
     if (wants_rows) pass.make(of_rows);

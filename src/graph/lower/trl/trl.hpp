@@ -1,5 +1,5 @@
-// TRL's part of a training step (trl 1.16): the output head and the loss of its trainers, which make
-// log-probabilities of the targets without whole logits.
+// TRL's part of a training step (trl 1.16): the output head and the loss of its trainers, which
+// make log-probabilities of the targets without whole logits.
 #pragma once
 
 #include <optional>
