@@ -71,7 +71,7 @@ inline constexpr std::array kTeRecipes = {
     TeRecipeRow{TeRecipe::current, "tensorwise", DType::fp8, OperandScaling::per_tensor, kAda, 8, 0,
                 0, 0, 2},
     TeRecipeRow{TeRecipe::blockwise, "blockwise", DType::fp8, OperandScaling::block_128, kHopper, 8,
-                128, 4, 128 * 128, 1},
+                128, 4, std::int64_t{128} * 128, 1},
     TeRecipeRow{TeRecipe::mxfp8, "mxfp8", DType::fp8, OperandScaling::per_tensor, kBlackwell, 8, 32,
                 1, 32, 1},
     // NVFP4Quantizer::quantize_impl: the largest values before and behind the Hadamard transform,

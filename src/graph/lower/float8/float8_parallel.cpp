@@ -35,19 +35,18 @@ struct GatheredCast {
   Course::Made scale;
   Course::Made whole;
 };
-/// Casts `x`, this rank's part, and gathers `whole`, as which what comes is known.
-GatheredCast cast_and_gather(BlockBuilder& block, const DecoderContext& context,
-                             std::string_view name, Course& course, TensorId x, TensorId whole) {
-  const Float8Cast cast =
-      writer_of(block, context, name).cast(course, operand_of(block, x), Float8Scales::whole);
+/// Gathers `parts`, this rank's cast among them, as the storage in fp8 that `whole` knows.
+GatheredCast gathered_cast(const DecoderContext& context, Course& course, const Float8Cast& parts,
+                           TensorId whole) {
   // The shards of a single sequence lie as the whole does.
   std::optional<Course::Made> shards;
   if (context.policy.micro_batch > 1) shards = course.make("shards", whole, DType::fp8);
   const auto gathered = course.make("whole", whole, DType::fp8);
   if (shards) course.drop(*shards);
-  course.drop(*cast.data);
-  course.send({.kind = MessageKind::all_gather, .bytes = block.tensor(whole).elements()});
-  return {*cast.scale, gathered};
+  course.drop(*parts.data);
+  course.send({.kind = MessageKind::all_gather,
+               .bytes = elements_of(context.dims.rows()) * context.dims.h});
+  return {*parts.scale, gathered};
 }
 
 /// Writes as the op's outputs a scale, a storage in fp8 of the shape that `like` has, and what is
@@ -73,9 +72,10 @@ TensorId gathered_in_float8(BlockBuilder& block, const DecoderContext& context,
   op.inputs = {x};
   const TensorId out = add_outputs(block, op, shape, dtype);
   block.tensor(out).distributed = true;
-  const TensorId data = op.outputs[1];
   Course course;
-  const GatheredCast cast = cast_and_gather(block, context, name, course, x, data);
+  const Float8Writer writer = writer_of(block, context, name);
+  const Float8Cast part = writer.cast(course, operand_of(block, x), Float8Scales::whole);
+  const GatheredCast cast = gathered_cast(context, course, part, op.outputs[1]);
   std::move(course).write_forward(block, op, {cast.scale, cast.whole});
   scatter_gradient(block, op, out, x);
   block.emit(std::move(op));
@@ -93,7 +93,9 @@ TensorId scattered_from_float8(BlockBuilder& block, const DecoderContext& contex
   op.inputs.push_back(scale);
   const TensorId out = op.outputs.front();
   Course course;
-  const GatheredCast cast = cast_and_gather(block, context, name, course, out, x);
+  const Float8Writer writer = writer_of(block, context, name);
+  const Float8Cast part = writer.cast(course, operand_of(block, out), Float8Scales::whole);
+  const GatheredCast cast = gathered_cast(context, course, part, x);
   std::move(course).write_backward(op);
   BackwardWriter backward(op);
   backward.give(cut, cast.whole);

@@ -13,6 +13,19 @@ bool is_joint(const Float8Operand& x, Float8Scales scales) {
   return (over_rows && x.rows_divided) || (over_columns && x.columns_divided);
 }
 
+/// How many numbers, of a part that ranks share each.
+Expr scales_of(const Float8Operand& x, Float8Scales scales) {
+  switch (scales) {
+    case Float8Scales::row:
+      return x.rows;
+    case Float8Scales::column:
+      return x.columns;
+    case Float8Scales::whole:
+      break;
+  }
+  return 1;
+}
+
 }  // namespace
 
 Float8Writer::Float8Writer(const DecoderContext& context, TensorId one)
@@ -134,19 +147,6 @@ Expr Float8Writer::scratch_of(const KernelLaunch& maximum) const {
     if (step.kind != ScratchStep::Kind::release) bytes = checked_add(bytes, step.bytes);
   }
   return bytes;
-}
-
-/// How many numbers, of a part that ranks share each.
-Expr Float8Writer::scales_of(const Float8Operand& x, Float8Scales scales) const {
-  switch (scales) {
-    case Float8Scales::row:
-      return x.rows;
-    case Float8Scales::column:
-      return x.columns;
-    case Float8Scales::whole:
-      break;
-  }
-  return Expr(1);
 }
 
 /// amax_to_scale, and _round_scale_down_to_power_of_2 where the recipe asks for it. Over a divided

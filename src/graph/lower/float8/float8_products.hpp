@@ -70,7 +70,6 @@ class Float8Writer {
   [[nodiscard]] TensorId scale_like(const Float8Operand& x, Float8Scales scales) const;
   Course::Made largest(Course& course, const Float8Operand& x, Float8Scales scales) const;
   Course::Made scale_of(Course& course, const Float8Operand& x, Float8Scales scales) const;
-  [[nodiscard]] Expr scales_of(const Float8Operand& x, Float8Scales scales) const;
 
   [[nodiscard]] Expr scratch_of(const KernelLaunch& maximum) const;
 

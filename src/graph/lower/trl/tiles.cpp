@@ -13,7 +13,7 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kName = "lm_head";
+constexpr std::string_view kTiledHead = "lm_head";
 // TOKEN_CHUNK_SIZE, and utils.py's _CHUNKED_LOGPROB_CHUNK_SIZE.
 constexpr std::int64_t kTileTokens = 4096;
 constexpr std::int64_t kTileWidth = 32768;
@@ -88,24 +88,24 @@ class Tiles {
         count_(block.tensor(rows).shape.front()) {
     const Dimensions& dims = context.dims;
     const Shape shape = {dims.v, dims.embedding};
-    weight_ = context.decoder.tied_embeddings ? block.tied_parameter({kName, "weight"}, shape)
-                                              : block.parameter({kName, "weight"}, shape);
-    buffer_ = scratch(block, {kName, "tile of logits"},
+    weight_ = context.decoder.tied_embeddings ? block.tied_parameter({kTiledHead, "weight"}, shape)
+                                              : block.parameter({kTiledHead, "weight"}, shape);
+    buffer_ = scratch(block, {kTiledHead, "tile of logits"},
                       {Expr(std::min(tokens_, kTileTokens)), Expr(kTileWidth)}, compute_);
     if (casts_) make_casts();
   }
 
   TargetScores write() {
     const Expr& v = context_.dims.v;
-    const TensorId logits = block_.alias({kName, "all logits"}, rows_, {count_, v});
+    const TensorId logits = block_.alias({kTiledHead, "all logits"}, rows_, {count_, v});
     block_.tensor(logits).dtype = compute_;
-    const TensorId log_z = block_.make({kName, "log_z"}, {count_}, DType::fp32);
-    TargetScores scores{block_.make({kName, "log_probs"}, {count_}, DType::fp32),
-                        block_.make({kName, "entropy"}, {count_}, DType::fp32),
-                        block_.make({kName, "is_top1"}, {count_}, DType::boolean)};
+    const TensorId log_z = block_.make({kTiledHead, "log_z"}, {count_}, DType::fp32);
+    TargetScores scores{block_.make({kTiledHead, "log_probs"}, {count_}, DType::fp32),
+                        block_.make({kTiledHead, "entropy"}, {count_}, DType::fp32),
+                        block_.make({kTiledHead, "is_top1"}, {count_}, DType::boolean)};
     Op op;
     op.kind = OpKind::linear;
-    op.name = kName;
+    op.name = kTiledHead;
     op.compute = compute_;
     op.inputs = {rows_, weight_, targets_};
     op.outputs = {logits, log_z, scores.log_probs, scores.entropy, scores.is_top1};
@@ -135,7 +135,7 @@ class Tiles {
 
   Casts casts_of(std::array<std::string_view, 3> names, std::int64_t all, std::int64_t each) {
     const auto make = [&](std::string_view name, std::int64_t of) {
-      return scratch(block_, {kName, name}, {Expr(of), context_.dims.embedding}, compute_);
+      return scratch(block_, {kTiledHead, name}, {Expr(of), context_.dims.embedding}, compute_);
     };
     return {make(names[0], each), make(names[1], each), make(names[2], all % each)};
   }
@@ -165,7 +165,7 @@ class Tiles {
   }
 
   TensorId vector(std::string_view name, DType dtype = DType::fp32) {
-    return scratch(block_, {kName, name}, {count_}, dtype);
+    return scratch(block_, {kTiledHead, name}, {count_}, dtype);
   }
 
   void write_forward(Op& op) {
@@ -224,9 +224,9 @@ class Tiles {
     Pass pass;
     const bool wants_rows = block_.needs_gradient(rows_);
     const bool trains = block_.needs_gradient(weight_);
-    const TensorId of_rows = scratch(block_, {kName, "sum of the rows' gradient"},
+    const TensorId of_rows = scratch(block_, {kTiledHead, "sum of the rows' gradient"},
                                      block_.tensor(rows_).shape, DType::fp32);
-    const TensorId of_weight = scratch(block_, {kName, "sum of the weight's gradient"},
+    const TensorId of_weight = scratch(block_, {kTiledHead, "sum of the weight's gradient"},
                                        block_.tensor(weight_).shape, DType::fp32);
     if (wants_rows) pass.make(of_rows);
     if (trains) pass.make(of_weight);
@@ -256,10 +256,10 @@ class Tiles {
   /// overwritten by its gradient and read for each product.
   TensorId passed_tiles(TensorId log_probs, const Expr& bytes) {
     const TensorId out =
-        block_.alias({kName, "log_probs of tiles"}, log_probs, block_.tensor(log_probs).shape);
+        block_.alias({kTiledHead, "log_probs of tiles"}, log_probs, block_.tensor(log_probs).shape);
     Op op;
     op.kind = OpKind::cross_entropy;
-    op.name = kName;
+    op.name = kTiledHead;
     op.inputs = {log_probs};
     op.outputs = {out};
     BackwardWriter(op).hand_on(log_probs);
