@@ -26,8 +26,25 @@ function(memest_headers_alone name target)
   set_tests_properties(${name} PROPERTIES LABELS fence RESOURCE_LOCK build_folder)
 endfunction()
 
-# A glob, because a header that no list names is the one that this fence is for.
+# memest_first_includes(OUT source...): what each source includes first.
+function(memest_first_includes out)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} first REGEX "^#include" LIMIT_COUNT 1)
+    if(first MATCHES "\"(.*)\"")
+      list(APPEND includes ${PROJECT_SOURCE_DIR}/include/${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  set(${out} ${includes} PARENT_SCOPE)
+endfunction()
+
+# A glob, because a header that no list names is the one that this fence is for. A header that a source includes first stands alone
+# where that source is compiled, unless the build joins sources.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/memest/*.hpp)
+if(NOT $CACHE{CMAKE_UNITY_BUILD})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
+  memest_first_includes(compiled_alone ${sources})
+  list(REMOVE_ITEM headers ${compiled_alone})
+endif()
 memest_headers_alone(fence.header_alone memest_headers ${headers})
 memest_headers_alone(
   fence.header_alone.refuses memest_bad_header ${PROJECT_SOURCE_DIR}/tests/fences/bad/header_alone/needs_string.hpp

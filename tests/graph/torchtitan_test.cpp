@@ -46,6 +46,38 @@ TEST_CASE(
             4 * Expr(Symbol::seq_len) * Symbol::head_dim);
 }
 
+TEST_CASE("torchtitan before 0.2.0 keeps keys and values of every query head") {
+  LoweringPolicy policy = torchtitan(1);
+  policy.implementation.torchtitan = TorchtitanRelease::v0_1_0;
+  const Expr tokens = Expr(Symbol::micro_batch) * Symbol::seq_len;
+  const Expr repeats = (Expr(Symbol::heads) - Symbol::kv_heads) * Symbol::head_dim;
+  const Expr both = Expr(2) * size_of(DType::bf16) * tokens * repeats;
+  CHECK(layer(lowered(llama(), policy)).saved_bytes(false) - kept(1) == both);
+}
+
+TEST_CASE("torchtitan before 0.2.0 asks for flash, and for cuDNN from compute capability 10.0 on") {
+  const auto kept_with = [](AttentionKernel kernel, TorchtitanRelease release,
+                            ComputeCapability capability) {
+    LoweringPolicy policy = torchtitan(1);
+    policy.implementation.attention = kernel;
+    policy.implementation.torchtitan = release;
+    policy.capability = capability;
+    return layer(lowered(llama(), policy)).saved_bytes(false);
+  };
+  const auto means = [&](AttentionKernel kernel, TorchtitanRelease release,
+                         ComputeCapability capability) {
+    return kept_with(AttentionKernel::sdpa, release, capability) ==
+           kept_with(kernel, release, capability);
+  };
+  for (const TorchtitanRelease early : {TorchtitanRelease::dec_2024, TorchtitanRelease::v0_1_0}) {
+    CHECK(means(AttentionKernel::sdpa_flash, early, kAmpere));
+    CHECK(means(AttentionKernel::sdpa_flash, early, kHopper));
+    CHECK(means(AttentionKernel::sdpa_cudnn, early, kBlackwell));
+  }
+  CHECK(means(AttentionKernel::sdpa_cudnn, TorchtitanRelease::v0_2_2, kHopper));
+  CHECK_FALSE(means(AttentionKernel::sdpa_flash, TorchtitanRelease::v0_2_2, kHopper));
+}
+
 TEST_CASE("torchtitan's compile leaves the loss eager up to March 2025, shards of logits too") {
   for (const std::int64_t tensor : {1, 4}) {
     LoweringPolicy policy = torchtitan(tensor);

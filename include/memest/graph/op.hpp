@@ -242,7 +242,8 @@ struct Op {
   Remade remade = Remade::nothing;  ///< part of what makes such a result
   Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
   bool kept_selectively = false;    ///< selective recompute keeps what it makes
-  bool causal = false;  ///< an attention whose masked half some conventions do not count
+  bool causal = false;   ///< an attention whose masked half some conventions do not count
+  bool flash_2 = false;  ///< an attention that FlashAttention 2 runs on every GPU
 
   friend bool operator==(const Op&, const Op&) = default;
 };

@@ -90,6 +90,7 @@ enum class LoopTensor : std::uint16_t {
   gradient_bucket,  ///< DDP's
   transfer_buffer,  ///< for what comes back from the host
   position_ids,
+  rotations,
   loss_mask,
   attention_mask,
   token_count,  ///< of a step

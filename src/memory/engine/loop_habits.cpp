@@ -29,6 +29,7 @@ constexpr LoopHabits kTrainer = {.wrapping = Wrapping::before_training,
                                  .loss_factors = 2,
                                  .divides_for_backward = true,
                                  .reports_loss = true,
+                                 .takes_norm = true,
                                  .keeps_norm = true,
                                  .decays = is_no_norm_or_bias};
 
@@ -45,12 +46,22 @@ constexpr LoopHabits kTorchtitan = {.wrapping = Wrapping::without_its_place,
                                     .always_divides = true,
                                     .sends_labels = true,
                                     .step_is_function = true,
+                                    .counts_targets = true,
+                                    .takes_norm = true,
                                     .keeps_norm = true};
+// 0.1.0, train.py: batch_generator yields what it has sent, accumulated_loss_fn divides a mean.
+constexpr LoopHabits with_generator(LoopHabits habits) {
+  habits.counts_targets = false;
+  habits.generates_batches = true;
+  habits.keeps_norm = false;
+  return habits;
+}
+constexpr LoopHabits kEarlyTorchtitan = with_generator(kTorchtitan);
 
 }  // namespace
 
-const LoopHabits& loop_habits_of(LoopKind loop) {
-  switch (loop) {
+const LoopHabits& loop_habits_of(const Implementation& implementation) {
+  switch (implementation.loop) {
     case LoopKind::plain:
       return kPlain;
     case LoopKind::nanogpt:
@@ -60,7 +71,7 @@ const LoopHabits& loop_habits_of(LoopKind loop) {
     case LoopKind::sft:
       return kSft;
     case LoopKind::torchtitan:
-      return kTorchtitan;
+      return implementation.torchtitan < TorchtitanRelease::v0_2_2 ? kEarlyTorchtitan : kTorchtitan;
   }
   unreachable("every loop has habits");
 }

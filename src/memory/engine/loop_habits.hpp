@@ -35,9 +35,13 @@ struct LoopHabits {
   bool always_divides = false;
   /// Sends the labels as a tensor of their own.
   bool sends_labels = false;
-  /// Sends the number of the step's targets, which it has counted on the host, and sums it over the
-  /// ranks; a step is a function, whose names end before the gradients go.
+  /// A step is a function, whose names end before the gradients go.
   bool step_is_function = false;
+  /// Sends the number of the step's targets, which it has counted on the host, and sums it over the
+  /// ranks: the sum of the losses and their mean are names of their own.
+  bool counts_targets = false;
+  /// Batches are names of a generator on the device: a step's last one goes as the next is fetched.
+  bool generates_batches = false;
   /// Sends all batches of a step, labels of their own with each, and counts the targets before the
   /// first forward. Their mean is then taken in the model: there is no division by micro-steps.
   bool fetches_ahead = false;
@@ -50,7 +54,9 @@ struct LoopHabits {
   /// Drops the loss's graph behind the backward, adds its value to a running sum, and first looks
   /// whether it is a number.
   bool reports_loss = false;
-  /// Takes the gradients' norm even where nothing is clipped, and keeps it until the next.
+  /// Takes the gradients' norm even where nothing is clipped.
+  bool takes_norm = false;
+  /// Keeps it until the next.
   bool keeps_norm = false;
   /// Whether `row` is in the optimizer's first group, the one that decays.
   bool (*decays)(const ParameterTensor& row) = nullptr;
@@ -64,7 +70,7 @@ struct LoopHabits {
 };
 
 /// PyTorch's idiom in few lines, karpathy/nanoGPT's train.py, the Trainer of transformers 5.17 with
-/// accelerate 1.15, or torchtitan 0.2.2.
-const LoopHabits& loop_habits_of(LoopKind loop);
+/// accelerate 1.15, or torchtitan's release.
+const LoopHabits& loop_habits_of(const Implementation& implementation);
 
 }  // namespace memest

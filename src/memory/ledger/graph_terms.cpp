@@ -202,6 +202,19 @@ namespace {
 
 /// The loop holds whole sequences that lie on several ranks, and a rank's labels and positions
 /// beside its inputs. All micro-batches of a pipeline are one batch.
+/// context_parallel writes the rank's part of ids, labels and table into what they are of: beside
+/// those are the parts, the table as it was and the last part's copy.
+std::vector<LedgerTerm> cut_in_place_terms() {
+  const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
+  const Expr ids = tokens * size_of(DType::int64);
+  const Expr row = Expr(Symbol::head_dim) * size_of(DType::fp32);
+  return {{"whole sequences of the micro-batch, and the rank's part", TermGroup::buffers,
+           ids * (Expr(2) * Symbol::context + Expr(1)), "torchtitan 0.1.0, batch_generator", ""},
+          {"table of rotations as it was, and the rank's part", TermGroup::buffers,
+           Expr(Symbol::seq_len) * row * (Expr(Symbol::context) + Expr(2)),
+           "torch.distributed.tensor.experimental, context_parallel", ""}};
+}
+
 std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
   const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
   const Expr id = Expr(size_of(DType::int64));
@@ -223,7 +236,11 @@ std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
 std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) {
   const TrainingSpec& training = *job.training;
   if (!row_of(training.implementation.loop).keeps_batches) return {};
-  if (job.parallelism.context > 1) return whole_batch_terms(job);
+  const bool lists = !loop_habits_of(training.implementation).generates_batches;
+  if (job.parallelism.context > 1) {
+    return lists ? whole_batch_terms(job) : cut_in_place_terms();
+  }
+  if (!lists) return {};
   if (job.parallelism.pipeline > 1) return {};  // LedgerStages has them
   if (training.gradient_accumulation == 1) return {};
   return {{"batches of the step's earlier micro-steps", TermGroup::buffers,
@@ -241,7 +258,7 @@ LedgerTerm earlier_arguments_term(const Graph& graph, const Job& job, bool backw
       "torch/utils/checkpoint.py, CheckpointFunction: its node keeps the function, a loss the node",
       ""};
   if (!plan.holds_answer || plan.saves_arguments) return term;
-  const LoopHabits& habits = loop_habits_of(training.implementation.loop);
+  const LoopHabits& habits = loop_habits_of(training.implementation);
   const bool of_step = habits.keeps_step_loss() && training.steps > 1;
   const bool of_micro_step = !backward && habits.keeps_micro_step_loss() &&
                              (training.gradient_accumulation > 1 || habits.names_outputs);

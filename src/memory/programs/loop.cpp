@@ -26,7 +26,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
       engine_(parts.engine),
       optimizer_(parts.optimizer),
       recorder_(parts.recorder),
-      habits_(loop_habits_of(training_.implementation.loop)),
+      habits_(loop_habits_of(training_.implementation)),
       teacher_(parts.teacher),
       others_(parts.recorder),
       scaler_(parts.recorder),
@@ -35,7 +35,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
       reduces_last_(reduces_last(parts.job)),
       clips_(!shards_by<DeepSpeedZero>(parts.job) && !parts.job.parallelism.offload.optimizer &&
              (parts.job.training->clip_gradients ||
-              loop_habits_of(parts.job.training->implementation.loop).keeps_norm)),
+              loop_habits_of(parts.job.training->implementation).takes_norm)),
       casts_loss_(casts_loss(parts.job)),
       counted_labels_(checked_multiply(parts.job.training->micro_batch, counted_labels(parts.job))),
       shares_(parts.job, parts.recorder) {
@@ -68,7 +68,7 @@ void TrainingLoop::begin_run() {
 
 void TrainingLoop::step(std::uint16_t number) {
   recorder_.begin_step(number);
-  if (habits_.step_is_function) send_targets();
+  if (habits_.counts_targets) send_targets();
   if (number == 1) begin_run();
   if (stages_ != nullptr) {
     run_pipeline();
@@ -137,8 +137,8 @@ void TrainingLoop::run_pipeline() {
   if (shares_.cuts()) shares_.make(sequences);
   recorder_.end();
   recorder_.begin(Phase::backward, 1);
-  HeldVector losses = shares_.cuts() ? stages_->run(shares_.inputs(), shares_.labels())
-                                     : stages_->run(batch.inputs.id(), batch.labels.id());
+  HeldVector losses = shares_.stand_in() ? stages_->run(shares_.inputs(), shares_.labels())
+                                         : stages_->run(batch.inputs.id(), batch.labels.id());
   const auto number = [this](std::int64_t count) {
     return make(checked_multiply(count, size_of(DType::fp32)), Holding::activations,
                 LoopTensor::loss);
@@ -170,7 +170,7 @@ void TrainingLoop::return_from_step() {
   targets_.drop();
   float_targets_.drop();
   sum.drop();
-  drop_in_order(batches_);
+  if (!habits_.generates_batches) drop_in_order(batches_);
   drop_in_order(losses_);
   rename(loss_, {});
   norm_.drop();
@@ -223,8 +223,8 @@ void TrainingLoop::run_model(const Batch& batch) {
   if (batch.images.is_of_storage()) engine_.bind_input(kImages, batch.images.id());
   if (batch.grids.is_of_storage()) engine_.bind_input(kImageGrids, batch.grids.id());
   if (batch.types.is_of_storage()) engine_.bind_input(kTypesOfTokens, batch.types.id());
-  engine_.forward(shares_.cuts() ? shares_.inputs() : batch.inputs.id(),
-                  shares_.cuts() ? shares_.labels() : batch.labels.id());
+  engine_.forward(shares_.stand_in() ? shares_.inputs() : batch.inputs.id(),
+                  shares_.stand_in() ? shares_.labels() : batch.labels.id());
 }
 
 /// Student first, as transformers' and torchtune's recipes have it: the teacher runs beside all
@@ -250,7 +250,7 @@ void TrainingLoop::forward(const Batch& batch) {
   HeldVector outputs;
   for (const StorageId storage : engine_.take_answered())
     outputs.push_back(recorder_.adopt(storage));
-  if (habits_.step_is_function) {
+  if (habits_.counts_targets) {
     loss_sum_ = std::move(answered);
   } else if (training_.loss == TrainingLoss::cross_entropy) {
     outputs.push_back(std::move(answered));

@@ -22,7 +22,10 @@ constexpr std::int64_t kMostBatches = 1024;
 void TrainingLoop::send_batch(std::uint16_t number) {
   recorder_.begin(Phase::batch, number);
   if (!habits_.fetches_ahead) {
-    if (habits_.step_is_function) {
+    if (habits_.generates_batches) {
+      if (number == 1) drop_in_order(batches_);
+      name_batch();
+    } else if (habits_.step_is_function) {
       // The list of the step's batches keeps the inputs; the labels' name is taken.
       if (!batches_.empty()) batches_.back().labels.drop();
       batches_.push_back(next_batch());

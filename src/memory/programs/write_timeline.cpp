@@ -47,7 +47,7 @@ Inventory own_inventory(const Graph& graph, const Job& job) {
 }
 
 const LoopHabits& habits_of(const Job& job) {
-  return loop_habits_of(job.forward()->implementation.loop);
+  return loop_habits_of(job.forward()->implementation);
 }
 
 /// fully_shard over a model with its place sends the buffers first.

@@ -37,7 +37,7 @@ std::vector<bool> ShareCutter::held_by_accelerate() const {
     held[i] = is_first_table || row(i).role == ParameterRole::matmul;
   }
   if (!held.empty()) held.back() = true;
-  const LoopHabits& habits = loop_habits_of(model_.job.training->implementation.loop);
+  const LoopHabits& habits = loop_habits_of(model_.job.training->implementation);
   const auto groups = trained_groups(model_.shares, recorder_.timeline(), habits);
   for (const ParameterGroup& group : std::views::reverse(groups)) {
     if (group.empty()) continue;

@@ -85,6 +85,10 @@ class UnitWriter {
       layer.uses = uses_at(i);
       add(std::move(layer));
     }
+    // Where the ends have no units the last layer is the one whose backward comes at once.
+    const bool last_stays =
+        reshard_ == Reshard::all_but_last && !layout_.ends_apart && !layout_.loss_in_model;
+    if (last_stays && has_head && units_.size() > first_unit) units_.back().reshards = false;
     add(std::move(tail));
     give_root_the_rest(root);
     units_.push_back(std::move(root));

@@ -37,6 +37,7 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::gradient_bucket, "gradient bucket"},
     {LoopTensor::transfer_buffer, "buffer for gradients from the host"},
     {LoopTensor::position_ids, "position ids"},
+    {LoopTensor::rotations, "table of rotations"},
     {LoopTensor::loss_mask, "mask of the losses"},
     {LoopTensor::attention_mask, "attention mask"},
     {LoopTensor::token_count, "number of tokens"},

@@ -251,9 +251,8 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   const auto tensor = [&](std::size_t i) -> const Tensor& {
     return block.tensors[work.op->inputs[i]];
   };
-  // PyTorch's own flash kernel is FlashAttention 2 on every GPU; elsewhere the nearest law is
-  // asked.
-  const bool flash = kernel == AttentionKernel::sdpa_flash || kernel == AttentionKernel::flash_2;
+  // Of other kernels the nearest law is asked.
+  const bool flash = work.op->flash_2 || kernel == AttentionKernel::flash_2;
   AttentionShape shape{.kernel = flash ? std::string(kFlashAttention2) : "",
                        .dtype = work.op->compute,
                        .causal = work.op->causal};

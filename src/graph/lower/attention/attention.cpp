@@ -363,6 +363,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
       std::holds_alternative<RotaryPosition>(context.decoder.position) && kind.rotates;
   AttentionInputs inputs = Projections(block, context, {call, rotates, frame}).write(x);
   if (rotates) inputs = rotate(block, {context, kind, frame}, inputs);
+  if (context.repeats_by_tokens()) inputs = repeated_by_tokens(block, context, inputs);
   if (context.caches()) update_cache(block, context, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id}) frame.local(local);
   const TensorId mixed = context.parts != nullptr

@@ -71,6 +71,12 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
 /// models/attention.py, ScaledDotProductAttentionWrapper).
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
                                       const LoweringPolicy& policy);
+/// As above, where it asks for flash, the memory-efficient kernel or math, and from compute
+/// capability 10.0 on for cuDNN before them (0.1.0, models/attention.py,
+/// ScaledDotProductAttention). Before it asked, PyTorch's own order of the time was the same (2.6:
+/// cuDNN last).
+AttentionKernel resolve_in_early_torchtitan(const AttentionCall& call, std::int64_t head_dim,
+                                            const LoweringPolicy& policy);
 
 /// The mixed values of `inputs`, as [b, s, a·d].
 TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
@@ -108,6 +114,10 @@ inline constexpr std::string_view kComplexRotations = "complex rotations";
 /// those that write them out (Falcon-40B) or leave a single head to broadcasting (Falcon-7B).
 bool repeats_heads(const DecoderContext& context);
 bool broadcasts_heads(const DecoderContext& context);
+/// Keys and values that every query head has its own of, as torchtitan's repeat_kv writes them out
+/// of [b, s, k, d]; xk and xv have their names until both are there.
+AttentionInputs repeated_by_tokens(BlockBuilder& block, const DecoderContext& context,
+                                   const AttentionInputs& inputs);
 /// A single head as a product broadcasts it; any other as it is.
 Heads broadcast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                       Heads x);

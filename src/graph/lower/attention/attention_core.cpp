@@ -102,7 +102,7 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   const std::int64_t value_dim = value_dim_of(context.decoder.attention);
   if (value_dim != spec.head_dim) call.value_dim = value_dim;
   // transformers repeats keys and values where it passes a mask.
-  call.grouped = spec.kv_heads < spec.heads && !call.masked;
+  call.grouped = spec.kv_heads < spec.heads && !call.masked && !context.repeats_by_tokens();
   call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
                  (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
@@ -154,6 +154,23 @@ Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::stri
   // s, d].
   if (spec.kv_heads == 1) return {seen_by_all(block, context, name, x.id), x.packed, true};
   return {core_copy(block, {name}, x.id, {all_heads(context.dims), block.dtype_of(x.id)}), true};
+}
+
+AttentionInputs repeated_by_tokens(BlockBuilder& block, const DecoderContext& context,
+                                   const AttentionInputs& inputs) {
+  const Dimensions& dims = context.dims;
+  const Repeats repeats{
+      {dims.b, dims.s, dims.a, dims.d}, dims.b * dims.s * dims.k, dims.a / dims.k, dims.d};
+  // [b, s, 1, n, d] of a rank's only head can be viewed as [b, s, n, d].
+  const bool single = context.attention.kv_heads == context.policy.tensor;
+  const auto repeated = [&](std::string_view name, Heads x) {
+    return single ? Heads{seen_by_all(block, context, name, x.id), x.packed, true}
+                  : Heads{repeated_copy(block, name, x.id, repeats)};
+  };
+  Frame names(block);
+  for (const TensorId local : {inputs.k.id, inputs.v.id}) names.local(local);
+  const Heads k = repeated("k_repeat", inputs.k);
+  return {inputs.q, k, repeated("v_repeat", inputs.v)};
 }
 
 Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,

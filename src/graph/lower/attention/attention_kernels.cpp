@@ -312,6 +312,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, Att
   op.compute = call.dtype;
   op.attention_core = true;
   op.causal = true;
+  op.flash_2 = flash;  // PyTorch's own flash kernel
   op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};
   Shape shape = block.tensor(inputs.q.id).shape;
   shape.back() = block.tensor(inputs.v.id).shape.back();

@@ -57,8 +57,7 @@ class CompiledRingBackward {
     drop_keys();
     Made received = writer_.make(shapes_.pair, DType::fp32);
     std::vector<Made> late;
-    FusedCore half = core_;
-    half.dims.s = half.dims.s / Expr(2);
+    const FusedCore half = half_of(core_);
     for (std::int64_t step = 1; step < shapes_.ranks; ++step) {
       const Made sums = writer_.make(shapes_.late_sums, DType::fp32);
       late.push_back(run_kernel(shapes_.late, half));
@@ -88,7 +87,7 @@ class CompiledRingBackward {
   Made run_kernel(TensorId queries, const FusedCore& core) {
     const Made of_q = writer_.make(queries, core_.dtype);
     keys_ = {writer_.make(shapes_.k, core_.dtype), writer_.make(shapes_.v, core_.dtype)};
-    cudnn_backward(block_, core, writer_);
+    fused_backward(block_, core, writer_);
     return of_q;
   }
   void drop_keys() {

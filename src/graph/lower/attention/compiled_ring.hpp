@@ -13,13 +13,13 @@ struct RingShapes {
   TensorId q = 0;
   TensorId k = 0;
   TensorId v = 0;
-  TensorId sums = 0;  ///< log-sum-exp
-  TensorId number = 0;
+  TensorId sums = 0;      ///< log-sum-exp
   TensorId pair = 0;      ///< keys and values of a rank
   TensorId gathered = 0;  ///< of all ranks
   TensorId late = 0;      ///< half of the output
   TensorId late_sums = 0;
   bool by_tokens = true;  ///< so keys and values lie, unless they are a single head's
+  AttentionKernel kernel = AttentionKernel::sdpa_cudnn;  ///< or sdpa_flash
   std::int64_t ranks = 1;
 };
 

@@ -57,6 +57,17 @@ void cudnn_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& 
   backward.drop(backward.make(workspace, DType::fp32));
 }
 
+FusedCore half_of(FusedCore core) {
+  core.dims.s = core.dims.s / Expr(2);
+  core.rows = core.rows / Expr(2);
+  return core;
+}
+
+void fused_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward) {
+  if (core.kernel == AttentionKernel::sdpa_flash) return flash_backward(block, core, backward);
+  cudnn_backward(block, core, backward);
+}
+
 std::int64_t flash_splits(const DecoderContext& context) {
   const LoweringPolicy& policy = context.policy;
   const SoftmaxAttention& spec = context.attention;

@@ -11,9 +11,13 @@ struct FusedCore {
   Dimensions dims;
   std::int64_t head_dim = 0;  ///< d of the dimensions
   DType dtype = DType::bf16;
-  bool grouped = false;             ///< fewer key/value heads than query heads
-  Expr rows = Symbol::seq_len_128;  ///< of the queries, rounded up to 128
+  bool grouped = false;                                  ///< fewer key/value heads than query heads
+  Expr rows = Symbol::seq_len_128;                       ///< of the queries, rounded up to 128
+  AttentionKernel kernel = AttentionKernel::sdpa_cudnn;  ///< or sdpa_flash
 };
+
+/// Of the late half of the queries.
+FusedCore half_of(FusedCore core);
 
 /// Flash attention 2: row sums, the fp32 accumulator of the query gradient, and with grouped heads
 /// the key and value gradients of every query head.
@@ -21,6 +25,9 @@ void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& 
 
 /// The workspace that cuDNN's frontend asks for: 4·b·a·s·d + 4·b·a·s bytes.
 void cudnn_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward);
+
+/// Either, by the kernel.
+void fused_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward);
 
 /// Into how many parts flash attention cuts the keys where batch and heads alone would leave
 /// multiprocessors idle: the first that is at least 85 % as well filled as the best (PyTorch 2.11,

@@ -82,14 +82,20 @@ class RingForward {
     return {{like(id, dtype), like(id, dtype)}};
   }
   Answer answer_like(TensorId out, TensorId sums) {
-    return {like(shapes_.number, DType::int64), like(shapes_.number, DType::int64),
+    return {like(op_.outputs[2], DType::int64), like(op_.outputs[3], DType::int64),
             like(out, half_), like(sums, DType::fp32)};
   }
 
   void make(TensorId id) { course_.push_back({StepKind::allocate, id}); }
   void drop(TensorId id) { course_.push_back({StepKind::free, id}); }
+  /// cuDNN's kernel makes its random state first, flash last.
   void make(const Answer& answer) {
-    for (const TensorId id : {answer.seed, answer.offset, answer.out, answer.sums}) make(id);
+    const auto [seed, offset, out, sums] = answer;
+    const bool flash = shapes_.kernel == AttentionKernel::sdpa_flash;
+    for (const TensorId id :
+         flash ? std::array{out, sums, seed, offset} : std::array{seed, offset, out, sums}) {
+      make(id);
+    }
   }
 
   /// The last step's random state is kept, and so is its log-sum-exp when it is merged.
@@ -179,6 +185,7 @@ class RingBackward {
 
   void write(std::int64_t ranks) {
     const DType half = core_.dtype;
+    outputs_by_tokens_ = {Slot{shapes_.q, half}, Slot{shapes_.late, half}};
     const auto wide = [](TensorId like) { return Slot{like, DType::fp32}; };
     const auto narrow = [half](TensorId like) { return Slot{like, half}; };
     of_q_ = {{wide(shapes_.q), wide(shapes_.q)}};
@@ -220,16 +227,24 @@ class RingBackward {
   /// Gradients of a step and what the kernel makes beside them: in every step but the first that of
   /// half of the queries.
   void run_kernel(Gradients& gradients, bool whole) {
+    // _flash_attention_backward: out.contiguous() by tokens, as which merged outputs do not lie.
+    const bool flash = shapes_.kernel == AttentionKernel::sdpa_flash;
+    Slot& by_tokens = outputs_by_tokens_[whole ? 0 : 1];
+    if (flash) make(by_tokens);
     for (Slot& one : gradients) make(one);
+    write_kernel(whole);
+    if (flash) drop(by_tokens);
+  }
+
+  void write_kernel(bool whole) {
     std::vector<Step>& steps = kernels_[whole ? 0 : 1];
     if (!steps.empty()) {
       op_.backward_steps.insert(op_.backward_steps.end(), steps.begin(), steps.end());
       return;
     }
     const std::size_t begin = op_.backward_steps.size();
-    FusedCore core = core_;
-    if (!whole) core.dims.s = core.dims.s / Expr(2);
-    cudnn_backward(block_, core, writer_);
+    const FusedCore core = whole ? core_ : half_of(core_);
+    fused_backward(block_, core, writer_);
     steps.assign(op_.backward_steps.begin() + static_cast<std::ptrdiff_t>(begin),
                  op_.backward_steps.end());
   }
@@ -302,6 +317,7 @@ class RingBackward {
   Alternating<Slot> received_;
   Alternating<Slot> late_sums_;
   Alternating<Gradients> gradients_;
+  std::array<Slot, 2> outputs_by_tokens_;  // the whole one, and its late half
   std::array<std::vector<Step>, 2> kernels_;
 };
 
@@ -317,7 +333,6 @@ RingShapes shapes_of(BlockBuilder& block, const Dimensions& dims, const Op& op) 
   shapes.k = op.inputs[1];
   shapes.v = op.inputs[2];
   shapes.sums = op.outputs[1];
-  shapes.number = op.outputs[2];
   shapes.pair = like("keys and values", {pair}, half);
   shapes.gathered = like("gathered keys and values", {Expr(Symbol::context), pair}, half);
   shapes.late = like("late half", {late[0], late[1], late[2], dims.d}, half);
@@ -351,6 +366,7 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   op.compute = call.dtype;
   op.attention_core = true;
   op.causal = true;
+  op.flash_2 = call.kernel == AttentionKernel::sdpa_flash;
   op.kernels = ranks;
   op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};
   const auto make = [&](std::string_view name, Shape shape, DType dtype) {
@@ -358,7 +374,7 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   };
   const TensorId out = make("out", block.tensor(inputs.q.id).shape, call.dtype);
   const TensorId sums = make("log-sum-exp", {dims.b, dims.a, dims.s}, DType::fp32);
-  const TensorId seed = make("seed", {Expr(1)}, DType::int64);
+  const TensorId seed = make("seed", {Expr(op.flash_2 ? 2 : 1)}, DType::int64);
   const TensorId offset = make("offset", {Expr(1)}, DType::int64);
   op.outputs = {out, sums, seed, offset};
   op.saved = {inputs.q.id, inputs.k.id, inputs.v.id, out, sums, offset, seed};
@@ -366,7 +382,12 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   const auto& attention = context.attention;
   shapes.ranks = ranks;
   shapes.by_tokens = attention.kv_heads > context.policy.tensor;
-  const FusedCore core{dims, attention.head_dim, call.dtype, call.grouped};
+  shapes.kernel = call.kernel;
+  const FusedCore core{.dims = dims,
+                       .head_dim = attention.head_dim,
+                       .dtype = call.dtype,
+                       .grouped = call.grouped,
+                       .kernel = call.kernel};
   if (context.compiles_layers()) {
     write_compiled_ring(block, shapes, core, op);
   } else {

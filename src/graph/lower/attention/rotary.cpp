@@ -195,7 +195,7 @@ TensorId as_numbers(BlockBuilder& block, std::string_view name, TensorId x, std:
 TensorId rotations(BlockBuilder& block, const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   const Expr pairs = dims.d / Expr(2);
-  if (context.policy.context == 1) {
+  if (context.policy.context == 1 || context.program.cuts_rotations) {
     // A complex64 buffer of the model: s 8192 of 64 pairs is 4 MiB.
     const TensorId table = block.shared("freqs_cis", {dims.s, pairs, Expr(2)}, DType::fp32);
     block.tensor(table).role = Role::buffer;

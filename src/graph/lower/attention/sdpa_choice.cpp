@@ -26,14 +26,11 @@ bool takes_cudnn(const AttentionCall& call, std::int64_t head_dim, const Lowerin
   return head_dim == 192 && value_dim == kNarrow;  // DeepSeek's
 }
 
-}  // namespace
+bool drops_out(const AttentionCall& call) { return call.gradients && call.dropout > 0; }
 
-bool has_large_shared_memory(ComputeCapability capability) {
-  return capability == kAmpere || capability == kHopper || capability == kBlackwell;
-}
-
-AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
-                             const LoweringPolicy& policy) {
+/// Flash before the memory-efficient kernel before math, as far as each takes the operands.
+AttentionKernel flash_first(const AttentionCall& call, std::int64_t head_dim,
+                            const LoweringPolicy& policy) {
   const ComputeCapability capability = policy.capability;
   const TorchRow& torch = row_of(policy.implementation.torch);
   const std::int64_t value_dim = call.value_dim.value_or(head_dim);
@@ -50,10 +47,6 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
   if (capability < kAmpere) {
     return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
   }
-  const bool drops_out = call.gradients && call.dropout > 0;
-  if (takes_cudnn(call, head_dim, policy) && (torch.cudnn_drops_out || !drops_out)) {
-    return AttentionKernel::sdpa_cudnn;
-  }
   // Flash attention's backward of wide heads needs more shared memory than small chips have.
   // check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120: (192, 224] never trains
   // there, (224, 256] without dropout only.
@@ -68,15 +61,39 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
   return fallback;
 }
 
+/// cuDNN's kernel of 16-bit types trains such heads, whatever its place in the order is.
+bool cudnn_trains(const AttentionCall& call, std::int64_t head_dim) {
+  constexpr std::int64_t kWidestOfCudnn = 128;
+  return is_half(call.dtype) && head_dim <= kWidestOfCudnn && head_dim % 8 == 0;
+}
+
+}  // namespace
+
+bool has_large_shared_memory(ComputeCapability capability) {
+  return capability == kAmpere || capability == kHopper || capability == kBlackwell;
+}
+
+AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
+                             const LoweringPolicy& policy) {
+  const TorchRow& torch = row_of(policy.implementation.torch);
+  const bool cudnn = is_half(call.dtype) && takes_cudnn(call, head_dim, policy) &&
+                     (torch.cudnn_drops_out || !drops_out(call));
+  return cudnn ? AttentionKernel::sdpa_cudnn : flash_first(call, head_dim, policy);
+}
+
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
                                       const LoweringPolicy& policy) {
   // sdpa_kernel(backends, set_priority=True) enables cuDNN, flash and math alone.
   const AttentionKernel usual = resolve_sdpa(call, head_dim, policy);
-  // Behind flash in PyTorch's own order.
-  constexpr std::int64_t kWidestOfCudnn = 128;
-  const bool fits = head_dim <= kWidestOfCudnn && head_dim % 8 == 0;
   if (usual == AttentionKernel::sdpa_efficient) return AttentionKernel::sdpa_math;
-  return usual == AttentionKernel::sdpa_flash && fits ? AttentionKernel::sdpa_cudnn : usual;
+  const bool cudnn = usual == AttentionKernel::sdpa_flash && cudnn_trains(call, head_dim);
+  return cudnn ? AttentionKernel::sdpa_cudnn : usual;
+}
+
+AttentionKernel resolve_in_early_torchtitan(const AttentionCall& call, std::int64_t head_dim,
+                                            const LoweringPolicy& policy) {
+  const bool cudnn = policy.capability >= kBlackwell && cudnn_trains(call, head_dim);
+  return cudnn ? AttentionKernel::sdpa_cudnn : flash_first(call, head_dim, policy);
 }
 
 }  // namespace memest

@@ -106,6 +106,9 @@ struct DecoderContext {
     return compiles_whole() || (compiles_layers() && program.compiles_loss &&
                                 policy.implementation.torchtitan > TorchtitanRelease::dec_2024);
   }
+  [[nodiscard]] bool repeats_by_tokens() const {
+    return program.repeats_by_tokens && attention.kv_heads < attention.heads;
+  }
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// The forward fills a key-value cache.
   [[nodiscard]] bool caches() const {

@@ -80,6 +80,8 @@ struct DecoderProgram {
   /// Attention and rotation are functions of the library: scores are scaled by an operation of
   /// their own, rotated and other channels are joined, the weights are answered.
   bool library_functions = false;
+  bool repeats_by_tokens = false;    ///< keys and values are written out for every query head
+  bool cuts_rotations = false;       ///< context ranks have their part of the model's table
   bool names_attention = false;      ///< attention's result, until dropout has run
   bool feed_forward_module = false;  ///< a module, which holds what it is called with
   ActivationWriting activation = ActivationWriting::one_kernel;

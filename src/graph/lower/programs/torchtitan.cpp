@@ -70,10 +70,12 @@ std::optional<Unavailable> ring_refusal(const DecoderContext& context, const Lay
   if (context.has_rope_cache()) {
     return Unavailable{"torchtitan's context parallelism of Qwen3 is not available yet"};
   }
-  if (attention_call(context, kind).kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
+  const AttentionKernel kernel = attention_call(context, kind).kernel;
+  const bool flash = context.program.repeats_by_tokens && kernel == AttentionKernel::sdpa_flash;
+  if (flash || kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
   return Unavailable{
-      "torchtitan's context parallelism is available with cuDNN's attention only: in 16 bits, on a "
-      "GPU where PyTorch has it"};
+      "torchtitan's context parallelism is available with cuDNN's attention only, and before 0.2.0 "
+      "with flash: in 16 bits, on a GPU where PyTorch has it"};
 }
 
 /// torchtitan's save list: attention, reduce-scatters, and of the matrix products every second one
@@ -174,11 +176,22 @@ constexpr DecoderProgram kTorchtitanProgram = {
     .region_checkpoint = RegionCheckpoint::inside,
     .compiles_loss = true};
 
+/// Before 0.2.0 (0.1.0, models/llama3/model/model.py, Attention.forward).
+constexpr DecoderProgram early_program() {
+  DecoderProgram program = kTorchtitanProgram;
+  program.repeats_by_tokens = true;
+  program.cuts_rotations = true;
+  program.sdpa = resolve_in_early_torchtitan;
+  return program;
+}
+constexpr DecoderProgram kEarlyTorchtitanProgram = early_program();
+
 }  // namespace
 
 std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
                                                   const LoweringPolicy& policy) {
-  auto result = lower_decoder(model, policy, kTorchtitanProgram);
+  const bool early = policy.implementation.torchtitan < TorchtitanRelease::v0_2_2;
+  auto result = lower_decoder(model, policy, early ? kEarlyTorchtitanProgram : kTorchtitanProgram);
   if (auto* graph = std::get_if<Graph>(&result)) {
     cut_over_tensor_ranks(policy.tensor, graph->parameters);
     add_rotations(model, checked_multiply(policy.seq_len, policy.context), graph->parameters);
