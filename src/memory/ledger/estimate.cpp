@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "memest/diag/expect.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/ledger/ledger_terms.hpp"
@@ -23,6 +24,36 @@ Bytes total_of(const Instant& instant, const TermValues& values) {
 }
 
 }  // namespace
+
+std::string_view name_of(TermGroup group) {
+  switch (group) {
+    case TermGroup::weights:
+      return "weights";
+    case TermGroup::gradients:
+      return "gradients";
+    case TermGroup::optimizer:
+      return "optimizer";
+    case TermGroup::activations:
+      return "activations";
+    case TermGroup::buffers:
+      return "buffers";
+    case TermGroup::overhead:
+      return "overhead";
+  }
+  unreachable("every term group has a name");
+}
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "fits";
+    case Verdict::does_not_fit:
+      return "does-not-fit";
+    case Verdict::too_close_to_call:
+      return "too-close-to-call";
+  }
+  unreachable("every verdict has a name");
+}
 
 Bytes MemoryEstimate::low() const {
   return allocated() - share_rounded_up(allocated(), margin.low) + outside_low;

@@ -8,7 +8,7 @@
 namespace memest {
 namespace {
 
-/// Of Transformer.freqs_cis; 0 where it is not cut.
+/// The size of Transformer.freqs_cis; 0 where it is not cut.
 std::int64_t bytes_of_table(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);

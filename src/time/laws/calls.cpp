@@ -251,7 +251,7 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   const auto tensor = [&](std::size_t i) -> const Tensor& {
     return block.tensors[work.op->inputs[i]];
   };
-  // Of other kernels the nearest law is asked.
+  // The nearest law is asked of other kernels.
   const bool flash = work.op->flash_2 || kernel == AttentionKernel::flash_2;
   AttentionShape shape{.kernel = flash ? std::string(kFlashAttention2) : "",
                        .dtype = work.op->compute,

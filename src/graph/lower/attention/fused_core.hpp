@@ -16,7 +16,7 @@ struct FusedCore {
   AttentionKernel kernel = AttentionKernel::sdpa_cudnn;  ///< or sdpa_flash
 };
 
-/// Of the late half of the queries.
+/// Cuts `core` to the late half of its queries.
 FusedCore half_of(FusedCore core);
 
 /// Flash attention 2: row sums, the fp32 accumulator of the query gradient, and with grouped heads
