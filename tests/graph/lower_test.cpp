@@ -57,7 +57,7 @@ TEST_CASE("a window that the sequence fills takes a mask and repeated heads") {
 TEST_CASE(
     "beside adapters a frozen matrix keeps no input and before the first there is no gradient") {
   ModelSpec model = llama();
-  model.adapter = LoraAdapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {}};
+  model.adapter = Adapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {}};
   LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   const Graph graph = lowered(model, policy);
   REQUIRE(graph.order[1].repeat == 1);
@@ -76,7 +76,7 @@ TEST_CASE(
 
 TEST_CASE("an adapter of what a model does not have is refused by name") {
   ModelSpec model = llama();
-  model.adapter = LoraAdapter{.rank = 16, .targets = {"q_proj", "c_attn"}, .whole_modules = {}};
+  model.adapter = Adapter{.rank = 16, .targets = {"q_proj", "c_attn"}, .whole_modules = {}};
   const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   REQUIRE_THAT(refusal_of(model, policy), ContainsSubstring("'c_attn'"));
 }
@@ -84,7 +84,7 @@ TEST_CASE("an adapter of what a model does not have is refused by name") {
 TEST_CASE("a module that is trained in full beside adapters is trained in the weights' type") {
   ModelSpec model = llama();
   model.adapter =
-      LoraAdapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {"lm_head", "o_proj"}};
+      Adapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {"lm_head", "o_proj"}};
   const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   const Graph graph = lowered(model, policy);
   const Block& layer = graph.blocks[graph.order[2].block];

@@ -476,7 +476,7 @@ namespace {
 std::pair<Block, Block> adapted_layers(const std::vector<std::string>& targets) {
   ModelSpec model = llama();
   model.adapter =
-      LoraAdapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
+      Adapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
   const Graph graph = lowered(model, megatron(1, false));
   std::vector<Block> layers;
   for (const Block& block : graph.blocks) {

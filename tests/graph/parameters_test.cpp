@@ -117,7 +117,7 @@ TEST_CASE("frozen tables are parameters that are not trained") {
 
 TEST_CASE("an adapter's matrices stand behind the frozen one of every target") {
   ModelSpec model = gpt2();
-  model.adapter = LoraAdapter{.rank = 8, .targets = {"c_attn"}, .whole_modules = {}};
+  model.adapter = Adapter{.rank = 8, .targets = {"c_attn"}, .whole_modules = {}};
   const ParameterCounts counts = count_parameters(model);
   CHECK(counts.trainable == 12 * 8 * (768 + 3 * 768));
   CHECK(counts.total == 124'439'808 + counts.trainable);

@@ -16,14 +16,31 @@
 namespace memest {
 namespace {
 
+struct AdapterKey {
+  std::string_view key;
+  AdapterKind kind;
+};
+constexpr std::array kAdapters = {
+    AdapterKey{"lora", AdapterKind::lora},
+    AdapterKey{"qlora", AdapterKind::lora},
+    AdapterKey{"dora", AdapterKind::dora},
+    AdapterKey{"ia3", AdapterKind::ia3},
+    AdapterKey{"vera", AdapterKind::vera},
+};
+
 /// Nothing where no adapter is trained.
 /// `parallel`: of Megatron's layers.
-std::optional<LoraAdapter> read_adapter(const Value& training, DType weights, bool parallel) {
+std::optional<Adapter> read_adapter(const Value& training, DType weights, bool parallel) {
   const Value* written = training.find("adapter");
-  const Value* lora = written == nullptr ? nullptr : written->find("lora");
-  if (lora == nullptr && written != nullptr) lora = written->find("qlora");
+  const Value* lora = nullptr;
+  Adapter adapter;
+  for (const AdapterKey& row : kAdapters) {
+    const Value* found = written == nullptr ? nullptr : written->find(row.key);
+    if (found == nullptr) continue;
+    lora = found;
+    adapter.kind = row.kind;
+  }
   if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
-  LoraAdapter adapter;
   adapter.rank = as_count(lora->find("rank")).value_or(0);
   const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
     const Value* modules = lora->find(key);
@@ -31,6 +48,8 @@ std::optional<LoraAdapter> read_adapter(const Value& training, DType weights, bo
     for (const Value& name : modules->items) list.push_back(name.text);
   };
   names("targets", adapter.targets);
+  names("feedforward", adapter.scaled_inputs);
+  if (lora->find("feedforward") == nullptr) adapter.scaled_inputs = {"down_proj"};
   names("modules_to_save", adapter.whole_modules);
   adapter.dropout = as_number(lora->find("dropout")).value_or(0);
   adapter.parallel = parallel;
@@ -363,7 +382,7 @@ class TrainingReader {
   const Value& training_;
   const TrainingContext& context_;
   Diagnostics& diagnostics_;
-  std::optional<LoraAdapter> adapter_;
+  std::optional<Adapter> adapter_;
 };
 
 }  // namespace
