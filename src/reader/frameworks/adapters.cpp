@@ -40,11 +40,11 @@ constexpr NotRecorded kNotRecordedWithAdapter[] = {
      "in fp16", "use 'precision: bf16', 'bf16-autocast', 'amp-bf16' or 'fp32'"},
     {[](const Job& job) {
        const Recompute& recompute = job.training->recompute;
-       const auto* full = std::get_if<FullRecompute>(&recompute);
-       return (full != nullptr && full->reentrant) ||
-              (full == nullptr && !std::holds_alternative<NoRecompute>(recompute));
+       return !std::holds_alternative<NoRecompute>(recompute) &&
+              !std::holds_alternative<FullRecompute>(recompute) &&
+              !std::holds_alternative<ChosenRecompute>(recompute);
      },
-     "beside other recompute than of all layers", "use 'recompute: full' or none"},
+     "beside other recompute than of whole layers", "use 'recompute: full' or none"},
 };
 
 /// As their papers write them.
