@@ -113,8 +113,7 @@ enum class LoopTensor : std::uint16_t {
   stopping,         ///< which sequences are done
   reordered_cache,  ///< the keys or values of the chosen beams
   unread_gradient,  ///< Transformer Engine's, of a weight's shape
-  teacher,          ///< a distillation's: its weights
-  first_magnitude   ///< DoRA's, and what computing it makes
+  teacher           ///< a distillation's: its weights
 };
 std::string_view name_of(LoopTensor tensor);
 

@@ -10,12 +10,12 @@
 
 namespace memest {
 
-/// What is trained beside the matrix W of every target, out = W·x before.
+/// The formula of an adapted layer, of the matrix W that answers W·x without.
 enum class AdapterKind : std::uint8_t {
   lora,  ///< out = W·x + (α/r)·B·A·dropout(x), with A of [rank, in] and B of [out, rank]
   dora,  ///< as lora, but each row of W + (α/r)·B·A has the length that a trained vector says
   ia3,   ///< out = l ⊙ W·x, or W·(l ⊙ x)
-  vera   ///< out = W·x + b ⊙ B·(d ⊙ A·dropout(x)), with A and B frozen, one pair for all targets
+  vera  ///< out = W·x + b ⊙ B·(d ⊙ A·dropout(x)), with A and B frozen, one pair for all targets
 };
 /// "lora", "dora", "ia3", "vera".
 std::string_view name_of(AdapterKind kind);
@@ -23,12 +23,12 @@ std::string_view name_of(AdapterKind kind);
 /// Everything is frozen but what the adapter adds, and whole modules, which keep their type.
 struct Adapter {
   AdapterKind kind = AdapterKind::lora;
-  std::int64_t rank = 0;                    ///< of all but ia3
-  std::vector<std::string> targets;         ///< modules, by the end of their names: "q_proj"
-  std::vector<std::string> scaled_inputs;   ///< targets of ia3 whose input is scaled
-  std::vector<std::string> whole_modules;   ///< trained in full, as copies beside the originals
-  double dropout = 0;                       ///< on the adapter's input
-  DType dtype = DType::fp32;                ///< of what the adapter adds
+  std::int64_t rank = 0;                   ///< of all but ia3
+  std::vector<std::string> targets;        ///< modules, by the end of their names: "q_proj"
+  std::vector<std::string> scaled_inputs;  ///< targets of ia3 whose input is scaled
+  std::vector<std::string> whole_modules;  ///< trained in full, as copies beside the originals
+  double dropout = 0;                      ///< on the adapter's input
+  DType dtype = DType::fp32;               ///< of what the adapter adds
   bool parallel = false;  ///< Megatron-Bridge's, whose targets are layers of Megatron's model
 };
 

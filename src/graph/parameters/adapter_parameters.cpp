@@ -21,7 +21,7 @@ bool is_target(const Adapter& adapter, const ParameterTensor& tensor) {
          adapts(adapter, module_of(tensor.name));
 }
 
-/// What the adapter trains beside `target`. Heads are torch.nn.Linear even where the layers'
+/// Adds what the adapter trains beside `target`. Heads are torch.nn.Linear even where the layers'
 /// matrices are not.
 void add_trained(InventoryBuilder& result, const Adaptation& how, const ParameterTensor& target) {
   const Adapter& adapter = how.adapter;
@@ -37,8 +37,8 @@ void add_trained(InventoryBuilder& result, const Adaptation& how, const Paramete
   };
   if (adapter.kind == AdapterKind::ia3) {
     const bool of_input = scales_input(adapter, module);
-    add(".ia3_l.default", of_input ? std::vector{std::int64_t{1}, in}
-                                   : std::vector{out, std::int64_t{1}});
+    add(".ia3_l.default",
+        of_input ? std::vector{std::int64_t{1}, in} : std::vector{out, std::int64_t{1}});
     return;
   }
   if (adapter.kind == AdapterKind::vera) {
@@ -123,10 +123,8 @@ void add_shared_matrices(Inventory& adapted, const Inventory& inventory, const A
   PlacementRun run;
   const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
     run.steps.push_back({true, adapted.buffers.size(), 1});
-    adapted.buffers.push_back({.name = name,
-                               .shape = std::move(shape),
-                               .dtype = how.adapter.dtype,
-                               .of_adapter = true});
+    adapted.buffers.push_back(
+        {.name = name, .shape = std::move(shape), .dtype = how.adapter.dtype, .of_adapter = true});
   };
   add("vera_A.default", {how.adapter.rank, in});
   add("vera_B.default", {out, how.adapter.rank});
@@ -193,8 +191,8 @@ Inventory with_parallel_adapter(const Inventory& inventory, const ParallelAdapta
 }
 
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how) {
-  Inventory adapted = rewritten(
-      inventory, [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
+  Inventory adapted =
+      rewritten(inventory, [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
         add_stretch(result, inventory, how, steps);
       });
   if (how.adapter.kind == AdapterKind::vera) add_shared_matrices(adapted, inventory, how);

@@ -100,15 +100,15 @@ StorageId ModelPlacement::place_buffer(std::size_t i, DType dtype) {
                             model_label(Holding::buffers, Origin::buffer, i));
 }
 
-/// DoraLinearLayer.update_layer: lora_B @ lora_A, times the scaling, beside the weight, and the norm
-/// of the sum's rows.
+/// DoraLinearLayer.update_layer: lora_B @ lora_A, times the scaling, beside the weight, and the
+/// norm of the sum's rows.
 StorageId ModelPlacement::place_magnitude(std::size_t parameter, DType dtype) {
   // The matrices lie right before: A of [rank, in], B of [out, rank].
   const std::int64_t elements =
       checked_multiply(row(parameter - 2).shape.back(), row(parameter - 1).shape.front());
   const auto make = [&] {
     return recorder_.make(checked_multiply(elements, size_of(dtype)),
-                          loop_label(Holding::temporaries, LoopTensor::first_magnitude));
+                          model_label(Holding::temporaries, Origin::parameter, parameter));
   };
   HeldStorage update = make();
   if (buffers_ != nullptr) buffers_->use(Workspace::cublas, EngineThread::program);
@@ -121,8 +121,8 @@ StorageId ModelPlacement::place_magnitude(std::size_t parameter, DType dtype) {
   return placed;
 }
 
-/// What peft adds to the layers, one after the other, in `dtype`; what all of them share comes with
-/// the first one's own.
+/// Places what peft adds to the layers, one after the other, in `dtype`; what all of them share
+/// comes with the first one's own.
 std::vector<ModelPlacement::Placed> ModelPlacement::place_trained(const Adapter& adapter,
                                                                   DType dtype) {
   constexpr std::size_t kVectorsOfVera = 2;
@@ -140,8 +140,8 @@ std::vector<ModelPlacement::Placed> ModelPlacement::place_trained(const Adapter&
   return placed;
 }
 
-/// What is added in the weights' type first, then copies of whole modules; then each tensor of the
-/// former is widened.
+/// Tensors beside the layers in the weights' type first, then copies of whole modules; then each of
+/// the former is widened.
 void ModelPlacement::place_adapters(const Adapter& adapter) {
   const DType trained = recipe_.trained.value_or(recipe_.weights);
   // BaseTunerLayer._move_adapter_to_device_of_base_layer takes the type of the layer's weight, of

@@ -78,7 +78,7 @@ class ModelPlacement {
   void probe_context();
   StorageId place(std::size_t parameter, DType dtype);
   void place_parameter(std::size_t parameter);
-  /// What peft computes of the layer to place the magnitude that DoRA begins with.
+  /// Places the magnitude that DoRA begins with, which peft computes from the layer.
   StorageId place_magnitude(std::size_t parameter, DType dtype);
   /// A tensor of the model, and the storage that its copy in another type takes the place of.
   struct Placed {

@@ -61,7 +61,6 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::reordered_cache, "cache of the chosen beams"},
     {LoopTensor::unread_gradient, "unread gradient of a weight's shape"},
     {LoopTensor::teacher, "the teacher's weights"},
-    {LoopTensor::first_magnitude, "adapted weight whose rows are measured"},
 });
 
 std::string with_layer(const std::string& name, const TensorPlace& place, std::int64_t count) {

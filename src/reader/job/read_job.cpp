@@ -13,7 +13,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/cost_split.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
-#include "reader/frameworks/adapters.hpp"
+#include "reader/adapters/adapter.hpp"
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/distillation.hpp"
 #include "reader/frameworks/megatron.hpp"

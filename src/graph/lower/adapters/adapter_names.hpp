@@ -13,7 +13,8 @@ template <std::size_t n>
 struct Literal {
   // NOLINTNEXTLINE(google-explicit-constructor): a template's argument is written as the literal
   consteval Literal(const char (&given)[n]) { std::copy_n(given, n, text); }
-  char text[n] = {};  // NOLINT(modernize-avoid-c-arrays): an argument of a template has no std::array
+  char text[n] =
+      {};  // NOLINT(modernize-avoid-c-arrays): an argument of a template has no std::array
 };
 
 template <Literal left, Literal right>
@@ -35,7 +36,7 @@ struct AdapterNames {
   std::string_view unit_b;
   std::string_view norm;  ///< of the rows of the adapted weight, and what is scaled by it
   std::string_view magnitude;
-  std::string_view plain;  ///< the base layer's product without its bias
+  std::string_view plain;   ///< the base layer's product without its bias
   std::string_view scales;  ///< IA3's
   std::string_view vera_a;
   std::string_view vera_b;

@@ -95,8 +95,7 @@ class DoraForward {
                                                 {{names_.norm, "adapted weight"}, shape, type_}));
     const TensorId norm =
         compute(block_, OpKind::reduce, {sum}, {{names_.norm, "row norms"}, {shape_.out}, type_});
-    block_.ops().back().forward_launches = {
-        sum_between(shape, {shape_.out, Expr(1)}, type_)};
+    block_.ops().back().forward_launches = {sum_between(shape, {shape_.out, Expr(1)}, type_)};
     return norm;
   }
 

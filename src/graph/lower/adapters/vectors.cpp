@@ -43,8 +43,7 @@ TensorId ia3_layer(BlockBuilder& block, const DecoderContext& context, const Ada
   if (wide != x) forward.local(wide);
   // interm = (x * ia3_scaling).to(previous_dtype)
   const TensorId scaled = multiply(block, {name, "scaled"}, wide, scales);
-  const TensorId narrow =
-      forward.local(cast(block, {name, "in type"}, scaled, block.dtype_of(x)));
+  const TensorId narrow = forward.local(cast(block, {name, "in type"}, scaled, block.dtype_of(x)));
   return input.base_layer({input.rows.shape, narrow});
 }
 

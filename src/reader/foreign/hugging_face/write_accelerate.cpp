@@ -316,7 +316,8 @@ Checked<ExportedJob> write_files(const Job& job) {
     exported.files.push_back({"ds_config.json", written_as_json(ds_config_of(job))});
   }
   if (job.model.adapter) {
-    exported.files.push_back({"adapter_config.json", written_as_json(config_of(*job.model.adapter))});
+    exported.files.push_back(
+        {"adapter_config.json", written_as_json(config_of(*job.model.adapter))});
   }
   return exported;
 }

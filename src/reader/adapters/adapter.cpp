@@ -1,13 +1,26 @@
-#include "reader/frameworks/adapters.hpp"
+#include "reader/adapters/adapter.hpp"
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "memest/spec/framework.hpp"
 #include "reader/frameworks/unrecorded.hpp"
+#include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {
+
+struct AdapterKey {
+  std::string_view key;
+  AdapterKind kind;
+};
+constexpr std::array kAdapters = {
+    AdapterKey{"lora", AdapterKind::lora}, AdapterKey{"qlora", AdapterKind::lora},
+    AdapterKey{"dora", AdapterKind::dora}, AdapterKey{"ia3", AdapterKind::ia3},
+    AdapterKey{"vera", AdapterKind::vera},
+};
 
 /// They were trained by a plain loop and the Trainer on one GPU.
 constexpr NotRecorded kNotRecordedWithAdapter[] = {
@@ -63,6 +76,36 @@ std::string title(AdapterKind kind) {
 }
 
 }  // namespace
+
+std::optional<Adapter> read_adapter(const Value& training, DType weights, bool parallel) {
+  const Value* written = training.find("adapter");
+  const Value* lora = nullptr;
+  Adapter adapter;
+  for (const AdapterKey& row : kAdapters) {
+    const Value* found = written == nullptr ? nullptr : written->find(row.key);
+    if (found == nullptr) continue;
+    lora = found;
+    adapter.kind = row.kind;
+  }
+  if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
+  adapter.rank = as_count(lora->find("rank")).value_or(0);
+  const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
+    const Value* modules = lora->find(key);
+    if (modules == nullptr) return;
+    for (const Value& name : modules->items) list.push_back(name.text);
+  };
+  names("targets", adapter.targets);
+  names("feedforward", adapter.scaled_inputs);
+  if (lora->find("feedforward") == nullptr) adapter.scaled_inputs = {"down_proj"};
+  names("modules_to_save", adapter.whole_modules);
+  adapter.dropout = as_number(lora->find("dropout")).value_or(0);
+  adapter.parallel = parallel;
+  // peft widens 16-bit adapters only; ParallelLinearAdapter takes the model's type.
+  const bool widens =
+      !parallel && as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
+  adapter.dtype = widens ? DType::fp32 : weights;
+  return adapter;
+}
 
 void check_adapters(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || !job.model.adapter) return;
