@@ -36,8 +36,8 @@ constexpr NotRecorded kNotRecordedWithAdapter[] = {
      },
      "beside compressed weights", "use 'lora'"},
     {[](const Job& job) {
-       const LoopKind loop = job.training->implementation.loop;
-       return loop != LoopKind::plain && loop != LoopKind::trainer;
+       const LoopRow& loop = row_of(job.training->implementation.loop);
+       return loop.takes_tiles || !loop.has_data_loader;
      },
      "in this loop", "leave 'loop' out"},
     {[](const Job& job) {
