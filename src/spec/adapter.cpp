@@ -14,11 +14,29 @@ bool any_names(const std::vector<std::string>& targets, std::string_view module)
 
 }  // namespace
 
-bool adapts(const LoraAdapter& adapter, std::string_view module) {
+std::string_view name_of(AdapterKind kind) {
+  switch (kind) {
+    case AdapterKind::lora:
+      return "lora";
+    case AdapterKind::dora:
+      return "dora";
+    case AdapterKind::ia3:
+      return "ia3";
+    case AdapterKind::vera:
+      return "vera";
+  }
+  return {};
+}
+
+bool adapts(const Adapter& adapter, std::string_view module) {
   return any_names(adapter.targets, module);
 }
 
-bool trains_whole(const LoraAdapter& adapter, std::string_view module) {
+bool scales_input(const Adapter& adapter, std::string_view module) {
+  return any_names(adapter.scaled_inputs, module);
+}
+
+bool trains_whole(const Adapter& adapter, std::string_view module) {
   return any_names(adapter.whole_modules, module);
 }
 

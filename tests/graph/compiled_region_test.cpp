@@ -254,7 +254,7 @@ TEST_CASE("what is not known of torch.compile is refused by name") {
 
 TEST_CASE("a compiled layer with adapters keeps what their products read, and no frozen one's") {
   ModelSpec adapted = llama();
-  adapted.adapter = LoraAdapter{
+  adapted.adapter = Adapter{
       .rank = 8, .targets = {"q_proj", "v_proj"}, .whole_modules = {}, .dtype = DType::bf16};
   const Graph graph = lowered(adapted, compiled(Framework::transformers, false));
   const Block& second = graph.blocks[graph.order[2].block];
@@ -271,7 +271,7 @@ TEST_CASE("a compiled layer with adapters keeps what their products read, and no
 TEST_CASE("a product with an adapter's is kept as their sum") {
   ModelSpec adapted = llama();
   adapted.adapter =
-      LoraAdapter{.rank = 8, .targets = {"gate_proj"}, .whole_modules = {}, .dtype = DType::bf16};
+      Adapter{.rank = 8, .targets = {"gate_proj"}, .whole_modules = {}, .dtype = DType::bf16};
   const Graph graph = lowered(adapted, compiled(Framework::transformers, false));
   const Block& second = graph.blocks[graph.order[2].block];
   const Expr of_attention = 2 * (a + 2 * k) * d + 2 * a * d + 4 * a;

@@ -57,7 +57,7 @@ TEST_CASE("a window that the sequence fills takes a mask and repeated heads") {
 TEST_CASE(
     "beside adapters a frozen matrix keeps no input and before the first there is no gradient") {
   ModelSpec model = llama();
-  model.adapter = LoraAdapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {}};
+  model.adapter = Adapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {}};
   LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   const Graph graph = lowered(model, policy);
   REQUIRE(graph.order[1].repeat == 1);
@@ -74,9 +74,44 @@ TEST_CASE(
   REQUIRE(lowered(model, policy).order[1].repeat == 32);
 }
 
+TEST_CASE("DoRA keeps its base's result, and with dropout the weight in the input's type") {
+  ModelSpec model = llama();
+  model.adapter = Adapter{.kind = AdapterKind::dora, .rank = 16, .targets = {"v_proj"}};
+  LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  policy.embeddings_want_gradient = true;
+  const Block plain = layer(lowered(model, policy));
+  REQUIRE(keeps(plain, "v_proj", "out"));
+  REQUIRE_FALSE(keeps(plain, "v_proj.dora", "eye"));
+  REQUIRE_FALSE(keeps(plain, "v_proj.dora", "weight in type"));
+  REQUIRE(plain.trained_parameters().evaluate(lowered(model, policy).sizes) ==
+          16 * (4096 + 1024) + 1024);
+  model.adapter->dropout = 0.1;
+  const Block dropped = layer(lowered(model, policy));
+  REQUIRE_FALSE(keeps(dropped, "v_proj", "out"));
+  REQUIRE(keeps(dropped, "v_proj.dora", "weight in type"));
+}
+
+TEST_CASE("IA3 keeps what it scales, and VeRA what its vectors scale") {
+  ModelSpec model = llama();
+  model.adapter = Adapter{
+      .kind = AdapterKind::ia3, .targets = {"v_proj", "down_proj"}, .scaled_inputs = {"down_proj"}};
+  LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  policy.embeddings_want_gradient = true;
+  const Block scaled = layer(lowered(model, policy));
+  REQUIRE(keeps(scaled, "v_proj", "out"));
+  REQUIRE(keeps(scaled, "down_proj.ia3_l", "input"));
+  REQUIRE_FALSE(keeps(scaled, "down_proj", "out"));
+  model.adapter =
+      Adapter{.kind = AdapterKind::vera, .rank = 256, .targets = {"v_proj", "down_proj"}};
+  const Block vectors = layer(lowered(model, policy));
+  REQUIRE(keeps(vectors, "v_proj.vera_A", "out"));
+  REQUIRE(keeps(vectors, "v_proj.vera_B", "out"));
+  REQUIRE_FALSE(keeps(vectors, "v_proj.vera_lambda_b", "input"));
+}
+
 TEST_CASE("an adapter of what a model does not have is refused by name") {
   ModelSpec model = llama();
-  model.adapter = LoraAdapter{.rank = 16, .targets = {"q_proj", "c_attn"}, .whole_modules = {}};
+  model.adapter = Adapter{.rank = 16, .targets = {"q_proj", "c_attn"}, .whole_modules = {}};
   const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   REQUIRE_THAT(refusal_of(model, policy), ContainsSubstring("'c_attn'"));
 }
@@ -84,7 +119,7 @@ TEST_CASE("an adapter of what a model does not have is refused by name") {
 TEST_CASE("a module that is trained in full beside adapters is trained in the weights' type") {
   ModelSpec model = llama();
   model.adapter =
-      LoraAdapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {"lm_head", "o_proj"}};
+      Adapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {"lm_head", "o_proj"}};
   const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   const Graph graph = lowered(model, policy);
   const Block& layer = graph.blocks[graph.order[2].block];

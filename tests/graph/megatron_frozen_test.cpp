@@ -39,8 +39,7 @@ LoweringPolicy in(std::optional<TeRecipe> recipe, std::int64_t tensor = 1,
 /// A layer behind the first adapter, whose products all make their input's gradient.
 Block adapted(const LoweringPolicy& policy, const Targets& targets) {
   ModelSpec model = llama();
-  model.adapter =
-      LoraAdapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
+  model.adapter = Adapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
   const Graph graph = lowered(model, policy);
   std::optional<Block> last;
   for (const Block& block : graph.blocks) {
@@ -165,8 +164,7 @@ TEST_CASE("a rank's experts have one adapter together, whose gradients all ranks
     policy.expert = 8;
     ModelSpec with = model;
     if (!targets.empty()) {
-      with.adapter =
-          LoraAdapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
+      with.adapter = Adapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
     }
     return lowered(with, policy);
   };
@@ -202,7 +200,7 @@ TEST_CASE("adapters of experts that are cut, or of local layers, are refused by 
   ModelSpec model = llama();
   std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward =
       MixtureOfExperts{.experts = 64, .top_k = 4, .expert_size = 1024};
-  model.adapter = LoraAdapter{.rank = 16, .targets = kAll, .whole_modules = {}, .parallel = true};
+  model.adapter = Adapter{.rank = 16, .targets = kAll, .whole_modules = {}, .parallel = true};
   const auto refused = [&](const LoweringPolicy& policy) {
     return std::get<Unavailable>(lower(model, policy)).sentence;
   };

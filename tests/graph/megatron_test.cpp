@@ -475,8 +475,7 @@ namespace {
 /// The layers of a Llama in which adapters of rank 16 are trained: the first one, and the others.
 std::pair<Block, Block> adapted_layers(const std::vector<std::string>& targets) {
   ModelSpec model = llama();
-  model.adapter =
-      LoraAdapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
+  model.adapter = Adapter{.rank = 16, .targets = targets, .whole_modules = {}, .parallel = true};
   const Graph graph = lowered(model, megatron(1, false));
   std::vector<Block> layers;
   for (const Block& block : graph.blocks) {

@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "memest/spec/inventory.hpp"
@@ -117,7 +118,7 @@ TEST_CASE("frozen tables are parameters that are not trained") {
 
 TEST_CASE("an adapter's matrices stand behind the frozen one of every target") {
   ModelSpec model = gpt2();
-  model.adapter = LoraAdapter{.rank = 8, .targets = {"c_attn"}, .whole_modules = {}};
+  model.adapter = Adapter{.rank = 8, .targets = {"c_attn"}, .whole_modules = {}};
   const ParameterCounts counts = count_parameters(model);
   CHECK(counts.trainable == 12 * 8 * (768 + 3 * 768));
   CHECK(counts.total == 124'439'808 + counts.trainable);
@@ -128,6 +129,51 @@ TEST_CASE("an adapter's matrices stand behind the frozen one of every target") {
   CHECK(names == std::vector<std::string>{
                      "attn.c_attn.base_layer.weight", "attn.c_attn.base_layer.bias",
                      "attn.c_attn.lora_A.default.weight", "attn.c_attn.lora_B.default.weight"});
+}
+
+/// Names of GPT-2's tensors that an adapter of `kind` trains in a layer, and how many elements.
+std::pair<std::vector<std::string>, std::int64_t> trained_in_layer(AdapterKind kind) {
+  ModelSpec model = gpt2();
+  model.adapter = Adapter{.kind = kind,
+                          .rank = 8,
+                          .targets = {"c_attn", "mlp.c_proj"},
+                          .scaled_inputs = {"mlp.c_proj"}};
+  std::vector<std::string> names;
+  std::int64_t elements = 0;
+  for (const ParameterTensor& tensor : parameters_of(model).parameters) {
+    if (!tensor.trainable) continue;
+    names.push_back(tensor.name);
+    elements += tensor.shape.front() * (tensor.shape.size() > 1 ? tensor.shape.back() : 1);
+  }
+  return {names, elements};
+}
+
+TEST_CASE("DoRA trains a length for each row of a weight beside LoRA's matrices") {
+  const auto [names, elements] = trained_in_layer(AdapterKind::dora);
+  CHECK(names.size() == 6);
+  CHECK(names[2] == "attn.c_attn.lora_magnitude_vector.default.weight");
+  CHECK(elements == 8 * (768 + 2304) + 2304 + 8 * (3072 + 768) + 768);
+}
+
+TEST_CASE("IA3 trains a scale for each channel of a result, or of a feed-forward's input") {
+  const auto [names, elements] = trained_in_layer(AdapterKind::ia3);
+  CHECK(names == std::vector<std::string>{"attn.c_attn.ia3_l.default", "mlp.c_proj.ia3_l.default"});
+  CHECK(elements == 2304 + 3072);
+}
+
+TEST_CASE("VeRA trains two vectors a target, and all share two matrices that are buffers") {
+  const auto [names, elements] = trained_in_layer(AdapterKind::vera);
+  CHECK(names.size() == 4);
+  CHECK(elements == 2304 + 8 + 768 + 8);
+  ModelSpec model = gpt2();
+  model.adapter =
+      Adapter{.kind = AdapterKind::vera, .rank = 8, .targets = {"c_attn", "mlp.c_proj"}};
+  std::vector<std::vector<std::int64_t>> shared;
+  for (const BufferTensor& buffer : parameters_of(model).buffers) {
+    if (buffer.of_adapter) shared.push_back(buffer.shape);
+  }
+  // As wide as the widest target, and as high as the highest.
+  CHECK(shared == std::vector<std::vector<std::int64_t>>{{8, 3072}, {2304, 8}});
 }
 
 TEST_CASE("what leaves 64 bits throws instead of wrapping") {

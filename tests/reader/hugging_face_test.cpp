@@ -103,6 +103,11 @@ TEST_CASE("what a Trainer's file leaves out has the program's own default") {
   CHECK(value_of(trl, "training.precision") == "amp-bf16");
   CHECK(value_of(trl, "training.seq_len") == "1024");
   CHECK(value_of(trl, "training.adapter.lora.targets") == "q_proj v_proj");
+  const auto dora = tree_of(
+      {{"a.yaml", "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: true\nuse_dora: true\n"}});
+  CHECK(value_of(dora, "training.adapter.dora.rank") == "16");
+  CHECK(value_of(dora, "training.adapter.dora.targets") == "q_proj v_proj");
+  CHECK(value_of(dora, "training.adapter.lora") == "nothing");
   const auto factory = tree_of({{"a.yaml", "model_name_or_path: gpt2\nfinetuning_type: lora\n"}});
   CHECK(value_of(factory, "training.recompute.full") == "reentrant:true");
   CHECK(value_of(factory, "training.adapter.lora.targets") == "c_attn c_proj c_fc");

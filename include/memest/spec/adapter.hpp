@@ -1,4 +1,4 @@
-// An adapter that is trained instead of the model: peft's LoRA, or Megatron-Bridge's.
+// An adapter that is trained instead of the model: one of peft's, or Megatron-Bridge's LoRA.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,25 @@
 
 namespace memest {
 
-/// Beside the matrix of every target two trained ones: out = W·x + (α/r)·B·A·dropout(x), with A of
-/// [rank, in] and B of [out, rank]. Everything else is frozen but whole modules, which keep their
-/// type.
-struct LoraAdapter {
-  std::int64_t rank = 0;
+/// The formula of an adapted layer, of the matrix W that answers W·x without.
+enum class AdapterKind : std::uint8_t {
+  lora,  ///< out = W·x + (α/r)·B·A·dropout(x), with A of [rank, in] and B of [out, rank]
+  dora,  ///< as lora, but each row of W + (α/r)·B·A has the length that a trained vector says
+  ia3,   ///< out = l ⊙ W·x, or W·(l ⊙ x)
+  vera  ///< out = W·x + b ⊙ B·(d ⊙ A·dropout(x)), with A and B frozen, one pair for all targets
+};
+/// "lora", "dora", "ia3", "vera".
+std::string_view name_of(AdapterKind kind);
+
+/// Everything is frozen but what the adapter adds, and whole modules, which keep their type.
+struct Adapter {
+  AdapterKind kind = AdapterKind::lora;
+  std::int64_t rank = 0;                   ///< of all but ia3
   std::vector<std::string> targets;        ///< modules, by the end of their names: "q_proj"
+  std::vector<std::string> scaled_inputs;  ///< targets of ia3 whose input is scaled
   std::vector<std::string> whole_modules;  ///< trained in full, as copies beside the originals
   double dropout = 0;                      ///< on the adapter's input
-  DType dtype = DType::fp32;               ///< of A and B
+  DType dtype = DType::fp32;               ///< of what the adapter adds
   bool parallel = false;  ///< Megatron-Bridge's, whose targets are layers of Megatron's model
 };
 
@@ -29,8 +39,10 @@ constexpr bool is_named(std::string_view module, std::string_view target) {
 }
 
 /// Whether any target of `adapter` names `module`.
-bool adapts(const LoraAdapter& adapter, std::string_view module);
+bool adapts(const Adapter& adapter, std::string_view module);
+/// Whether it scales the input of `module`, a target of it.
+bool scales_input(const Adapter& adapter, std::string_view module);
 /// Whether `adapter` trains `module` in full.
-bool trains_whole(const LoraAdapter& adapter, std::string_view module);
+bool trains_whole(const Adapter& adapter, std::string_view module);
 
 }  // namespace memest

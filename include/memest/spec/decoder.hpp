@@ -21,6 +21,7 @@ struct BufferTensor {
   /// Made while the weights' type is the default one: where that is known, it is this one's too.
   bool as_weights = false;
   bool rotary_frequencies = false;  ///< 1 / base ** (arange(0, d, 2) / d)
+  bool of_adapter = false;          ///< placed with it (VeRA's two matrices)
   bool operator==(const BufferTensor&) const = default;
 };
 

@@ -99,8 +99,8 @@ struct ModelSpec {
       model_type;  ///< Hugging Face's word where the model came from a config; empty otherwise
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
-  std::optional<LoraAdapter> adapter = {};  ///< trained instead of the model (`training.adapter`)
-  std::optional<LowRank> low_rank = {};     ///< `compression.low_rank`
+  std::optional<Adapter> adapter = {};   ///< trained instead of the model (`training.adapter`)
+  std::optional<LowRank> low_rank = {};  ///< `compression.low_rank`
   std::optional<SharedLayers> shared_layers = {};  ///< `compression.share_layers`
   std::optional<QuantizedWeights> quantized = {};  ///< `compression.quantize`, `adapter.qlora`
   std::optional<VisionPart> vision = {};           ///< beside a decoder: images become its tokens

@@ -1,5 +1,7 @@
 #include "graph/parameters/adapter_parameters.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,13 +16,15 @@ namespace {
 
 // peft's target_modules name modules: a 3-D Parameter of all experts is none (peft has
 // target_parameters for it, which is not followed).
-bool is_target(const LoraAdapter& adapter, const ParameterTensor& tensor) {
+bool is_target(const Adapter& adapter, const ParameterTensor& tensor) {
   return tensor.role == ParameterRole::matmul && tensor.shape.size() == 2 &&
          adapts(adapter, module_of(tensor.name));
 }
 
-/// Heads are torch.nn.Linear even where the layers' matrices are not.
-void add_matrices(InventoryBuilder& result, const Adaptation& how, const ParameterTensor& target) {
+/// Adds what the adapter trains beside `target`. Heads are torch.nn.Linear even where the layers'
+/// matrices are not.
+void add_trained(InventoryBuilder& result, const Adaptation& how, const ParameterTensor& target) {
+  const Adapter& adapter = how.adapter;
   const std::string module(module_of(target.name));
   // lora_A is nn.Linear(in_features, r) whatever the layout of the weight it adapts
   // (LoraLayer.update_layer): rank 8 beside a [4096, 4096] projection is 2·8·4096 parameters.
@@ -31,8 +35,21 @@ void add_matrices(InventoryBuilder& result, const Adaptation& how, const Paramet
     result.add(
         ParameterTensor{.name = module + name, .shape = std::move(shape), .count = target.count});
   };
-  add(".lora_A.default.weight", {how.adapter.rank, in});
-  add(".lora_B.default.weight", {out, how.adapter.rank});
+  if (adapter.kind == AdapterKind::ia3) {
+    const bool of_input = scales_input(adapter, module);
+    add(".ia3_l.default",
+        of_input ? std::vector{std::int64_t{1}, in} : std::vector{out, std::int64_t{1}});
+    return;
+  }
+  if (adapter.kind == AdapterKind::vera) {
+    add(".vera_lambda_b.default", {out});
+    add(".vera_lambda_d.default", {adapter.rank});
+    return;
+  }
+  add(".lora_A.default.weight", {adapter.rank, in});
+  add(".lora_B.default.weight", {out, adapter.rank});
+  // DoraLinearVariant.init: one length for each row of the weight.
+  if (adapter.kind == AdapterKind::dora) add(".lora_magnitude_vector.default.weight", {out});
 }
 
 /// peft keeps the original beside the copy that runs.
@@ -89,8 +106,29 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
     if (more && module_of(tensor_of(steps[i + 1]).name) == module_of(tensor.name)) {
       result.add(inside(tensor_of(steps[++i])));
     }
-    add_matrices(result, how, tensor);
+    add_trained(result, how, tensor);
   }
+}
+
+/// VeraModel._init_vera_A_vera_B: buffers as wide as the widest target, and as high as the highest.
+void add_shared_matrices(Inventory& adapted, const Inventory& inventory, const Adaptation& how) {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!is_target(how.adapter, tensor)) continue;
+    const bool in_out = how.stored_in_out && !module_of(tensor.name).ends_with("lm_head");
+    in = std::max(in, in_out ? tensor.shape.front() : tensor.shape.back());
+    out = std::max(out, in_out ? tensor.shape.back() : tensor.shape.front());
+  }
+  PlacementRun run;
+  const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
+    run.steps.push_back({true, adapted.buffers.size(), 1});
+    adapted.buffers.push_back(
+        {.name = name, .shape = std::move(shape), .dtype = how.adapter.dtype, .of_adapter = true});
+  };
+  add("vera_A.default", {how.adapter.rank, in});
+  add("vera_B.default", {out, how.adapter.rank});
+  if (!adapted.placement.empty()) adapted.placement.push_back(std::move(run));
 }
 
 /// Whether a layer's input lies in parts over the tensor-parallel ranks (RowParallelLinear).
@@ -103,7 +141,7 @@ bool is_by_rows(std::string_view module) {
 /// adapter together, whole (share_expert_adapters).
 void add_parallel_matrices(InventoryBuilder& result, const ParallelAdaptation& how,
                            const ParameterTensor& target) {
-  const LoraAdapter& adapter = how.adapter;
+  const Adapter& adapter = how.adapter;
   const std::string module(module_of(target.name));
   const bool of_experts = module.find(".experts.") != std::string::npos;
   const std::int64_t ranks = of_experts ? 1 : how.ranks;
@@ -153,10 +191,12 @@ Inventory with_parallel_adapter(const Inventory& inventory, const ParallelAdapta
 }
 
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how) {
-  return rewritten(inventory,
-                   [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
-                     add_stretch(result, inventory, how, steps);
-                   });
+  Inventory adapted =
+      rewritten(inventory, [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
+        add_stretch(result, inventory, how, steps);
+      });
+  if (how.adapter.kind == AdapterKind::vera) add_shared_matrices(adapted, inventory, how);
+  return adapted;
 }
 
 }  // namespace memest

@@ -9,7 +9,7 @@
 namespace memest {
 
 struct Adaptation {
-  const LoraAdapter& adapter;
+  const Adapter& adapter;
   bool stored_in_out = false;  ///< matrices are [in, out]
 };
 
@@ -18,7 +18,7 @@ struct Adaptation {
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how);
 
 struct ParallelAdaptation {
-  const LoraAdapter& adapter;
+  const Adapter& adapter;
   std::int64_t ranks = 1;  ///< tensor-parallel ones, one of which `inventory` is of
 };
 

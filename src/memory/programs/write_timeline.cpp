@@ -153,7 +153,7 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
     placement.widen();
     timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
   }
-  if (adapted) placement.place_adapters();
+  if (adapted) placement.place_adapters(*job.model.adapter);
   if (const Teacher* teacher = teacher_of(job)) place_teacher(graph, *teacher, recorder);
 }
 
@@ -183,7 +183,6 @@ void set_up(ModelPlacement& placement, const Job& job, const Inventory& inventor
 std::unique_ptr<TeacherModel> teacher_model(const Wrapped& wrapped, EngineSettings& settings,
                                             const ModelRecord& record) {
   if (teacher_of(wrapped.job) == nullptr) return nullptr;
-  settings.buffers = std::make_shared<LibraryBuffers>(settings.workspaces, record.recorder);
   return std::make_unique<TeacherModel>(TeacherModel::Parts{wrapped.graph, settings,
                                                             device_of(wrapped.job.hardware.gpu),
                                                             record.timeline, record.recorder});
@@ -354,6 +353,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   recorder.begin(Phase::model);
   ModelPlacement placement(inventory, job.forward()->recipe, tensors, recorder);
   set_up(placement, job, inventory, tensors);
+  const auto buffers = std::make_shared<LibraryBuffers>(workspaces_of(job), recorder);
+  placement.share(*buffers);
   const Wrapped wrapped{job, graph, inventory, order, rank.data};
   place_model(wrapped, tensors, placement, {timeline, recorder});
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
@@ -365,6 +366,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const Wrapper wrapper = wrapper_of(wrapped, placement, recorder);
   if (!wrapped_later) recorder.end();
   EngineSettings settings = settings_of(graph, job, wrapper.hooks.get());
+  settings.buffers = buffers;
   if (job.inference) {
     run_prompts(*job.inference,
                 {graph, order, settings, device_of(job.hardware.gpu), timeline, recorder});

@@ -91,30 +91,74 @@ StorageId ModelPlacement::place(std::size_t parameter, DType dtype) {
 }
 
 void ModelPlacement::place_buffer(std::size_t i) {
-  const TensorPlace& buffer = tensors_.buffers[i];
-  const DType type = inventory_.buffers[buffer.row].dtype;
-  recorder_.allocate(checked_multiply(buffer.elements, size_of(type)),
-                     model_label(Holding::buffers, Origin::buffer, i));
+  const BufferTensor& buffer = inventory_.buffers[tensors_.buffers[i].row];
+  if (!buffer.of_adapter) place_buffer(i, buffer.dtype);
 }
 
-/// Matrices in the weights' type first, then copies of whole modules; then each matrix is widened.
-void ModelPlacement::place_adapters() {
+StorageId ModelPlacement::place_buffer(std::size_t i, DType dtype) {
+  return recorder_.allocate(checked_multiply(tensors_.buffers[i].elements, size_of(dtype)),
+                            model_label(Holding::buffers, Origin::buffer, i));
+}
+
+/// DoraLinearLayer.update_layer: lora_B @ lora_A, times the scaling, beside the weight, and the
+/// norm of the sum's rows.
+StorageId ModelPlacement::place_magnitude(std::size_t parameter, DType dtype) {
+  // The matrices lie right before: A of [rank, in], B of [out, rank].
+  const std::int64_t elements =
+      checked_multiply(row(parameter - 2).shape.back(), row(parameter - 1).shape.front());
+  const auto make = [&] {
+    return recorder_.make(checked_multiply(elements, size_of(dtype)),
+                          model_label(Holding::temporaries, Origin::parameter, parameter));
+  };
+  HeldStorage update = make();
+  if (buffers_ != nullptr) buffers_->use(Workspace::cublas, EngineThread::program);
+  HeldStorage scaled = make();
+  HeldStorage sum = make();
+  scaled.drop();
+  const StorageId placed = place(parameter, dtype);
+  update.drop();
+  sum.drop();
+  return placed;
+}
+
+/// Places what peft adds to the layers, one after the other, in `dtype`; what all of them share
+/// comes with the first one's own.
+std::vector<ModelPlacement::Placed> ModelPlacement::place_trained(const Adapter& adapter,
+                                                                  DType dtype) {
+  constexpr std::size_t kVectorsOfVera = 2;
+  std::vector<Placed> placed;
+  for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
+    if (!row(i).trainable || row(i).whole_module) continue;
+    const bool magnitude = adapter.kind == AdapterKind::dora && row(i).shape.size() == 1;
+    placed.push_back({false, i, magnitude ? place_magnitude(i, dtype) : place(i, dtype)});
+    if (placed.size() != kVectorsOfVera) continue;
+    for (std::size_t b = 0; b < tensors_.buffers.size(); ++b) {
+      if (!inventory_.buffers[tensors_.buffers[b].row].of_adapter) continue;
+      placed.push_back({true, b, place_buffer(b, dtype)});
+    }
+  }
+  return placed;
+}
+
+/// Tensors beside the layers in the weights' type first, then copies of whole modules; then each of
+/// the former is widened.
+void ModelPlacement::place_adapters(const Adapter& adapter) {
   const DType trained = recipe_.trained.value_or(recipe_.weights);
   // BaseTunerLayer._move_adapter_to_device_of_base_layer takes the type of the layer's weight, of
   // Params4bit that of the weight before; HQQ's codes have none.
   const DType made = codes_ && codes_->come_from_host() ? trained : loaded_type();
-  std::vector<std::pair<std::size_t, StorageId>> matrices;
-  for (const bool whole : {false, true}) {
-    for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
-      if (!row(i).trainable || row(i).whole_module != whole) continue;
-      const StorageId placed = place(i, made);
-      if (!whole) matrices.emplace_back(i, placed);
-    }
+  const std::vector<Placed> added = place_trained(adapter, made);
+  for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
+    if (row(i).trainable && row(i).whole_module) place(i, made);
   }
   if (trained == made) return;
-  for (const auto& [parameter, narrow] : matrices) {
-    place(parameter, trained);
-    recorder_.release(narrow);
+  for (const Placed& one : added) {
+    if (one.buffer) {
+      place_buffer(one.tensor, trained);
+    } else {
+      place(one.tensor, trained);
+    }
+    recorder_.release(one.storage);
   }
 }
 

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "memest/spec/adapter.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/recipe.hpp"
+#include "memory/engine/process_state.hpp"
 #include "memory/quantized/code_placement.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/timeline/recorder.hpp"
@@ -47,19 +49,23 @@ class ModelPlacement {
   void give_spare_of(std::size_t parameter) { spare_of_ = parameter; }
   [[nodiscard]] StorageId spare() const { return spare_; }
 
+  /// The buffers of the libraries that multiply while the model is made.
+  void share(LibraryBuffers& buffers) { buffers_ = &buffers; }
+
   void write(bool adapted, BufferOrder buffers);
   /// Where the parameters that are not kept as codes came in 16 bits, and are wider now.
   [[nodiscard]] bool widens() const { return codes_ && recipe_.weights != recipe_.compute; }
   /// The parameters that peft's prepare_model_for_kbit_training casts to fp32.
   void widen();
   /// The model has its place.
-  void place_adapters();
+  void place_adapters(const Adapter& adapter);
 
   /// One parameter as the rank keeps it.
   StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }
   /// So many elements of it, on their way to be cut: none of them stays.
   [[nodiscard]] HeldStorage place_whole(std::size_t parameter, std::int64_t elements);
   void place_buffer(std::size_t i);
+  StorageId place_buffer(std::size_t i, DType dtype);
   void place_buffers();
 
  private:
@@ -72,6 +78,15 @@ class ModelPlacement {
   void probe_context();
   StorageId place(std::size_t parameter, DType dtype);
   void place_parameter(std::size_t parameter);
+  /// Places the magnitude that DoRA begins with, which peft computes from the layer.
+  StorageId place_magnitude(std::size_t parameter, DType dtype);
+  /// A tensor of the model, and the storage that its copy in another type takes the place of.
+  struct Placed {
+    bool buffer = false;
+    std::size_t tensor = 0;
+    StorageId storage = kNoStorage;
+  };
+  std::vector<Placed> place_trained(const Adapter& adapter, DType dtype);
   [[nodiscard]] DType loaded_type() const { return codes_ ? recipe_.compute : recipe_.weights; }
 
   const Inventory& inventory_;
@@ -83,6 +98,7 @@ class ModelPlacement {
   std::optional<CodePlacement> codes_;
   std::vector<std::pair<std::size_t, StorageId>> narrow_;  // what widen() casts, once it is placed
   bool weights_on_host_ = false;
+  LibraryBuffers* buffers_ = nullptr;
 };
 
 }  // namespace memest

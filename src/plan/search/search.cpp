@@ -21,7 +21,10 @@ namespace memest {
 namespace {
 
 /// Candidates are followed event by event: on one GPU they are few.
-bool is_followed(const Job& job) { return job.model.vision.has_value(); }
+bool is_followed(const Job& job) {
+  const auto& adapter = job.model.adapter;
+  return job.model.vision.has_value() || (adapter && adapter->kind != AdapterKind::lora);
+}
 
 constexpr const char* kTooLate = "too slow for the deadline";
 

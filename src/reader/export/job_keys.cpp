@@ -55,13 +55,18 @@ std::string dropout(const Job& job) {
 }
 
 std::string adapter(const Job& job) {
-  const auto& lora = job.model.adapter;
-  if (!lora) return written_as(kNoneWord);
-  std::string keys =
-      "{lora: {rank: " + written_as(lora->rank) + ", targets: " + list(lora->targets);
-  if (lora->dropout > 0) keys += ", dropout: " + plain_decimal(lora->dropout);
-  keys += ", dtype: " + written_as(name_of(lora->dtype));
-  if (!lora->whole_modules.empty()) keys += ", modules_to_save: " + list(lora->whole_modules);
+  const auto& adapter = job.model.adapter;
+  if (!adapter) return written_as(kNoneWord);
+  const bool scales = adapter->kind == AdapterKind::ia3;
+  std::string keys = "{" + std::string(name_of(adapter->kind)) + ": {";
+  if (!scales) keys += "rank: " + written_as(adapter->rank) + ", ";
+  keys += "targets: " + list(adapter->targets);
+  if (scales) keys += ", feedforward: " + list(adapter->scaled_inputs);
+  if (adapter->dropout > 0) keys += ", dropout: " + plain_decimal(adapter->dropout);
+  keys += ", dtype: " + written_as(name_of(adapter->dtype));
+  if (!adapter->whole_modules.empty()) {
+    keys += ", modules_to_save: " + list(adapter->whole_modules);
+  }
   return keys + "}}";
 }
 

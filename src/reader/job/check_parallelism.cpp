@@ -197,7 +197,7 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
 /// for one type), so that the frozen ones of a layer are trained in part; accelerate wraps peft's
 /// model by a policy of its own (update_fsdp_plugin_peft).
 void check_flat_adapter(const Value& written, const Job& job, Diagnostics& diagnostics) {
-  const LoraAdapter& adapter = *job.model.adapter;
+  const Adapter& adapter = *job.model.adapter;
   const DType weights = job.forward()->recipe.weights;
   if (adapter.dtype != weights && !job.parallelism.fsdp->trained_apart) {
     diagnostics.push_back(error_at(written.span,
@@ -214,7 +214,7 @@ void check_flat_adapter(const Value& written, const Job& job, Diagnostics& diagn
 
 void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostics) {
   if (job.parallelism.shards_flat()) check_flat_adapter(written, job, diagnostics);
-  const LoraAdapter& adapter = *job.model.adapter;
+  const Adapter& adapter = *job.model.adapter;
   const bool outside = !adapter.whole_modules.empty() || adapts(adapter, "lm_head");
   if (job.parallelism.shards_rows() && loop_of(job).accelerate && outside) {
     diagnostics.push_back(unavailable_at(written.span,

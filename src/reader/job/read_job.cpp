@@ -13,6 +13,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/cost_split.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "reader/adapters/adapter.hpp"
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/distillation.hpp"
 #include "reader/frameworks/megatron.hpp"
@@ -144,6 +145,7 @@ void read_rest_of_model(const Value& root, ModelSpec& model, Diagnostics& diagno
 
 /// Other models than a whole decoder of text, and a second one.
 void check_models(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_adapters(root, job, diagnostics);
   check_compression(root, job, diagnostics);
   check_teacher(root, job, diagnostics);
   check_images(root, job, diagnostics);

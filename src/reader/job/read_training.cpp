@@ -7,6 +7,7 @@
 
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/framework.hpp"
+#include "reader/adapters/adapter.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/offload_activations.hpp"
 #include "reader/job/read_implementation.hpp"
@@ -15,31 +16,6 @@
 
 namespace memest {
 namespace {
-
-/// Nothing where no adapter is trained.
-/// `parallel`: of Megatron's layers.
-std::optional<LoraAdapter> read_adapter(const Value& training, DType weights, bool parallel) {
-  const Value* written = training.find("adapter");
-  const Value* lora = written == nullptr ? nullptr : written->find("lora");
-  if (lora == nullptr && written != nullptr) lora = written->find("qlora");
-  if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
-  LoraAdapter adapter;
-  adapter.rank = as_count(lora->find("rank")).value_or(0);
-  const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
-    const Value* modules = lora->find(key);
-    if (modules == nullptr) return;
-    for (const Value& name : modules->items) list.push_back(name.text);
-  };
-  names("targets", adapter.targets);
-  names("modules_to_save", adapter.whole_modules);
-  adapter.dropout = as_number(lora->find("dropout")).value_or(0);
-  adapter.parallel = parallel;
-  // peft widens 16-bit adapters only; ParallelLinearAdapter takes the model's type.
-  const bool widens =
-      !parallel && as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
-  adapter.dtype = widens ? DType::fp32 : weights;
-  return adapter;
-}
 
 DataLoading read_loading(const Value& written, const LoopRow& loop) {
   DataLoading loading;
@@ -363,7 +339,7 @@ class TrainingReader {
   const Value& training_;
   const TrainingContext& context_;
   Diagnostics& diagnostics_;
-  std::optional<LoraAdapter> adapter_;
+  std::optional<Adapter> adapter_;
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ void check_positions(std::string_view key, const Value& pass, const ModelSpec* m
 
 struct ReadTraining {
   TrainingSpec spec;
-  std::optional<LoraAdapter> adapter;  ///< that is trained instead of the model
+  std::optional<Adapter> adapter;  ///< that is trained instead of the model
 };
 
 /// Nothing where a diagnostic says why.

@@ -118,6 +118,24 @@ constexpr Key kAdapterTargets = {.name = "targets",
                                  .doc = "Modules that get an adapter.",
                                  .required = true,
                                  .usual = "[q_proj, v_proj]"};  // peft's, of Llama
+constexpr Key kWholeModules = {
+    .name = "modules_to_save",
+    .shapes = {list(kNames)},
+    .doc = "Modules trained in full, as copies beside the frozen originals."};
+constexpr Key kVeraKeys[] = {
+    {.name = "rank",
+     .shapes = {count()},
+     .doc = "Rank of the two frozen matrices.",
+     .required = true,
+     .usual = "256"},  // peft's VeraConfig.r
+    kAdapterTargets,
+    {.name = "dropout",
+     .shapes = {number(0, 1)},
+     .fallback = "0.0",
+     .doc = "Dropout on the adapter's input."},
+    kAdapterDtype,
+    kWholeModules,
+};
 constexpr Key kLoraKeys[] = {
     {.name = "rank",
      .shapes = {count()},
@@ -130,11 +148,17 @@ constexpr Key kLoraKeys[] = {
      .fallback = "0.0",
      .doc = "Dropout on the adapter's input."},
     kAdapterDtype,
-    {.name = "modules_to_save",
-     .shapes = {list(kNames)},
-     .doc = "Modules trained in full, as copies beside the frozen originals."},
+    kWholeModules,
 };
-constexpr Key kIa3Keys[] = {kAdapterTargets, kAdapterDtype};
+constexpr Key kIa3Keys[] = {
+    kAdapterTargets,
+    {.name = "feedforward",
+     .shapes = {list(kNames)},
+     .fallback = "[down_proj]",  // peft's, of LLaMA, Mistral and Qwen2
+     .doc = "Those of the targets whose input is scaled, not their result."},
+    kAdapterDtype,
+    kWholeModules,
+};
 constexpr Key kPromptKeys[] = {
     {.name = "virtual_tokens",
      .shapes = {count()},
@@ -149,12 +173,11 @@ constexpr Key kAdapterKeys[] = {
      .doc = "Low-rank adapters over weights in nf4 with quantised scales."},
     {.name = "dora",
      .shapes = {table(kLoraKeys)},
-     .doc = "Low-rank adapters with a trained magnitude.",
-     .later = "training of adapters with a magnitude"},
-    {.name = "ia3",
-     .shapes = {table(kIa3Keys)},
-     .doc = "Trained scales.",
-     .later = "training of scales"},
+     .doc = "Low-rank adapters with a trained magnitude."},
+    {.name = "ia3", .shapes = {table(kIa3Keys)}, .doc = "Trained scales."},
+    {.name = "vera",
+     .shapes = {table(kVeraKeys)},
+     .doc = "Trained vectors around two frozen matrices that all layers share."},
     {.name = "prompt",
      .shapes = {table(kPromptKeys)},
      .doc = "A trained prompt.",

@@ -40,7 +40,7 @@ struct MegatronContext {
   std::optional<TeLinears> quantized = {};  ///< of the layer that is written
   std::int64_t window = 0;                  ///< the same: tokens back, 0 where all are seen
   bool norm_apart = false;                  ///< before linear_fc1: a module, of shared experts
-  const LoraAdapter* adapter = nullptr;     ///< that is trained, in the weights' type; null: none
+  const Adapter* adapter = nullptr;         ///< that is trained, in the weights' type; null: none
 
   /// GPTModel.forward names what was embedded until it returns: seen where no layer keeps it so
   /// long.

@@ -312,7 +312,7 @@ std::optional<Unavailable> expert_refusal(const ModelSpec& model, const Lowering
 
 std::optional<Unavailable> adapter_refusal(const ModelSpec& model, const LoweringPolicy& policy) {
   if (!model.adapter) return std::nullopt;
-  const LoraAdapter& adapter = *model.adapter;
+  const Adapter& adapter = *model.adapter;
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
   if (policy.implementation.layers == LayerSpec::legacy) {
     return no("an adapter of legacy layers");

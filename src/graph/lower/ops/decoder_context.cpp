@@ -273,7 +273,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
     return Unavailable{"memory and time of model_type '" + model.model_type +
                        "' are not available yet; parameter counts are"};
   }
-  const LoraAdapter* adapter = model.adapter ? &*model.adapter : nullptr;
+  const Adapter* adapter = model.adapter ? &*model.adapter : nullptr;
   DecoderContext context{decoder,
                          policy,
                          program,

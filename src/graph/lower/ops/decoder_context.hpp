@@ -51,7 +51,7 @@ struct DecoderContext {
   const Habits habits;
   Dimensions dims;
   const DecoderNames& names;
-  const LoraAdapter* adapter = nullptr;         ///< what is trained instead of the model
+  const Adapter* adapter = nullptr;             ///< what is trained instead of the model
   const LowRank* low_rank = nullptr;            ///< the layers' linear modules that are two each
   const QuantizedWeights* quantized = nullptr;  ///< the linear modules whose weights are codes
   SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it

@@ -1,10 +1,11 @@
-// A projection: one product, two of a low rank, one with a weight of codes, and what an adapter
-// adds to it (the forward of peft's lora.Linear, line by line).
+// A projection: one product, two of a low rank, one with a weight of codes, and the adapter around
+// it.
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
+#include "graph/lower/adapters/adapted_layer.hpp"
 #include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
@@ -20,33 +21,27 @@ namespace {
 struct LinearModule {
   std::string_view projection;
   std::string_view DecoderNames::*module;
-  std::string_view a;
-  std::string_view b;
-  std::string_view sum;
+  AdapterNames adapter;
   std::string_view first = {};  ///< empty: no layer's
   std::string_view second = {};
 };
+/// That of a layer.
+template <Literal projection>
+constexpr LinearModule layer_module(std::string_view DecoderNames::*module) {
+  return {projection.text, module, adapter_names<projection>(), kJoined<projection, Literal(".0")>,
+          kJoined<projection, Literal(".1")>};
+}
 constexpr std::array kLinearModules = {
-    LinearModule{"q_proj", &DecoderNames::q, "q_proj.lora_A", "q_proj.lora_B", "q_proj.lora",
-                 "q_proj.0", "q_proj.1"},
-    LinearModule{"k_proj", &DecoderNames::k, "k_proj.lora_A", "k_proj.lora_B", "k_proj.lora",
-                 "k_proj.0", "k_proj.1"},
-    LinearModule{"v_proj", &DecoderNames::v, "v_proj.lora_A", "v_proj.lora_B", "v_proj.lora",
-                 "v_proj.0", "v_proj.1"},
-    LinearModule{"qkv_proj", &DecoderNames::qkv, "qkv_proj.lora_A", "qkv_proj.lora_B",
-                 "qkv_proj.lora", "qkv_proj.0", "qkv_proj.1"},
-    LinearModule{"o_proj", &DecoderNames::attention_output, "o_proj.lora_A", "o_proj.lora_B",
-                 "o_proj.lora", "o_proj.0", "o_proj.1"},
-    LinearModule{"gate_proj", &DecoderNames::gate, "gate_proj.lora_A", "gate_proj.lora_B",
-                 "gate_proj.lora", "gate_proj.0", "gate_proj.1"},
-    LinearModule{"up_proj", &DecoderNames::up, "up_proj.lora_A", "up_proj.lora_B", "up_proj.lora",
-                 "up_proj.0", "up_proj.1"},
-    LinearModule{"gate_up_proj", &DecoderNames::gate_up, "gate_up_proj.lora_A",
-                 "gate_up_proj.lora_B", "gate_up_proj.lora", "gate_up_proj.0", "gate_up_proj.1"},
-    LinearModule{"down_proj", &DecoderNames::down, "down_proj.lora_A", "down_proj.lora_B",
-                 "down_proj.lora", "down_proj.0", "down_proj.1"},
-    LinearModule{"lm_head", &DecoderNames::head, "lm_head.lora_A", "lm_head.lora_B",
-                 "lm_head.lora"},
+    layer_module<"q_proj">(&DecoderNames::q),
+    layer_module<"k_proj">(&DecoderNames::k),
+    layer_module<"v_proj">(&DecoderNames::v),
+    layer_module<"qkv_proj">(&DecoderNames::qkv),
+    layer_module<"o_proj">(&DecoderNames::attention_output),
+    layer_module<"gate_proj">(&DecoderNames::gate),
+    layer_module<"up_proj">(&DecoderNames::up),
+    layer_module<"gate_up_proj">(&DecoderNames::gate_up),
+    layer_module<"down_proj">(&DecoderNames::down),
+    LinearModule{"lm_head", &DecoderNames::head, adapter_names<"lm_head">()},
 };
 
 /// The row of `projection`; null where neither an adapter nor factors can be there.
@@ -93,73 +88,6 @@ bool is_of_codes(const DecoderContext& context, const Projection2d& shape,
          quantizes(*context.quantized, context.names.*names->module);
 }
 
-TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Rows& rows) {
-  Frame module(block);
-  module.local(rows.x);
-  const TensorId weight = block.trained_parameter({shape.name, "weight"}, {shape.out, shape.in});
-  return product_with(block, shape, {weight, {}}, rows);
-}
-
-/// A layer that peft adapts, and whether its weight is kept as codes.
-struct AdaptedLayer {
-  const LinearModule& names;
-  const Projection2d& shape;
-  bool codes = false;
-};
-/// Its input, and its own result.
-struct Adapted {
-  const Rows& rows;
-  TensorId result = 0;
-};
-
-/// The habits of peft's layers, by the layer that they hold.
-struct LayerHabits {
-  bool clones = false;        ///< the result, before the adapter's is added
-  bool converts = true;       ///< the input to the adapter's type
-  bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
-};
-LayerHabits layer_habits(const DecoderContext& context, bool codes) {
-  // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
-  // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers.
-  if (!codes) return {};
-  const bool hqq = memest::row_of(context.quantized->format).hqq;
-  return {.clones = !hqq, .converts = !context.policy.autocast, .sums_in_type = !hqq};
-}
-
-/// result + lora_B(lora_A(dropout(x))) * scaling, from the inside out.
-TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
-                 const Adapted& of) {
-  const LinearModule& names = layer.names;
-  const Projection2d& shape = layer.shape;
-  const LoraAdapter& lora = *context.adapter;
-  const LayerHabits habits = layer_habits(context, layer.codes);
-  const TensorId x = of.rows.x;
-  const DType type = block.dtype_of(of.result);
-  const Expr rank(lora.rank);
-  Frame frame(block);
-  frame.local(x);
-  const TensorId result =
-      habits.clones ? copy(block, {names.sum, "clone"}, of.result, block.tensor(of.result).shape)
-                    : of.result;
-  // x = self._cast_input_dtype(x, lora_A.weight.dtype): fp32 beside 16-bit weights, twice the
-  // bytes, and kept by lora_A.
-  const TensorId wide =
-      habits.converts ? cast(block, {names.sum, "input"}, x, block.trained_type()) : x;
-  if (wide != x) frame.local(wide);
-  const TensorId input = dropout(block, names.sum, context.dropout(lora.dropout), wide);
-  const TensorId narrow = times_trained(block, {names.a, shape.in, rank}, {of.rows.shape, input});
-  const TensorId update = times_trained(block, {names.b, rank, shape.out}, {of.rows.shape, narrow});
-  TensorId scaled = scale(block, {names.b, "scaled"}, update);
-  if (habits.sums_in_type) {
-    if (habits.converts) scaled = cast(block, {names.b, "in type"}, scaled, type);
-    frame.local(scaled);
-  }
-  const TensorId sum = add(block, {names.sum, "sum"}, result, scaled);
-  // result = result.to(torch_result_dtype)
-  const bool settles = !layer.codes || (!habits.sums_in_type && habits.converts);
-  return settles ? cast(block, {names.sum, "in type"}, sum, type) : sum;
-}
-
 }  // namespace
 
 bool has_layer_module(const DecoderContext& context, std::string_view name) {
@@ -191,10 +119,14 @@ TensorId projection(BlockBuilder& block, const DecoderContext& context, const Pr
     return linear(block, whole, rows);
   }
   const bool codes = is_of_codes(context, shape, layer);
-  const TensorId result =
-      codes ? quantized_linear(block, context, shape, rows) : linear(block, shape, rows);
-  if (names == nullptr || !adapts(*context.adapter, context.names.*names->module)) return result;
-  return adapted(block, context, {*names, shape, codes}, {rows, result});
+  const auto base_layer = [&](const Rows& given) {
+    return codes ? quantized_linear(block, context, shape, given) : linear(block, shape, given);
+  };
+  if (names == nullptr || !adapts(*context.adapter, context.names.*names->module)) {
+    return base_layer(rows);
+  }
+  const std::string_view module = context.names.*names->module;
+  return adapted(block, context, {names->adapter, module, shape, codes}, {rows, base_layer});
 }
 
 }  // namespace memest

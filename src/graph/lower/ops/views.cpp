@@ -30,7 +30,8 @@ TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape sh
   const TensorId out = block.alias(place, x, std::move(shape));
   Op op = view_op(place.op, x, {out});
   BackwardWriter backward(op);
-  backward.give(x, backward.make(out, block.dtype_of(x)), Reach::through_view);
+  // reshape of what has no such view is _unsafe_view of a clone, which no base holds.
+  backward.give(x, backward.make(out, block.dtype_of(x)));
   block.emit(std::move(op));
   return out;
 }

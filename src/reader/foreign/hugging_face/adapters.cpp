@@ -23,43 +23,48 @@ bool is_all(const Value& value) {
 }
 
 void write_targets(ForeignImport& file, const LoraNames& names) {
-  constexpr std::string_view kOwn = "training.adapter.lora.targets";
+  const std::string own = adapter_key(file, names, "targets");
   const Value* value = file.find(names.targets);
   const bool none = value == nullptr || (value->items.empty() && value->text.empty());
   if (!none && !names.all && !is_all(*value)) {
     const std::string list = names_of(*value);
     if (list.empty()) return file.refuse(names.targets, "a pattern of modules", "name them");
-    return file.write(kOwn, list, {names.targets});
+    return file.write(own, list, {names.targets});
   }
   const bool all = !none || names.all || names.all_absent;
   const auto layers = linear_layers(file, names.model, all);
   if (!layers) {
     const std::string why =
         "no file says the model's type, and so its linear layers: put its "
-        "config.json beside this file, or --set 'training.adapter.lora."
-        "targets=[q_proj, v_proj]'";
+        "config.json beside this file, or --set '" +
+        own + "=[q_proj, v_proj]'";
     return none ? file.note("the modules of the adapter are not known", why)
                 : file.pass_over(names.targets, why);
   }
-  file.write(kOwn, *layers, {names.targets, names.asking});
+  file.write(own, *layers, {names.targets, names.asking});
 }
 
 constexpr WordPair kCodes[] = {{"nf4", "nf4"}, {"fp4", "fp4"}};
 
 }  // namespace
 
+std::string adapter_key(const ForeignImport& file, const LoraNames& names, std::string_view key) {
+  const char* const kind = file.flag(names.dora) ? "dora" : "lora";
+  return std::string("training.adapter.") + kind + "." + std::string(key);
+}
+
 void write_lora(ForeignImport& file, const LoraNames& names) {
-  file.write("training.adapter.lora.rank", file.text(names.rank, names.rank_absent),
+  file.write(adapter_key(file, names, "rank"), file.text(names.rank, names.rank_absent),
              {names.rank, names.asking});
   write_targets(file, names);
-  file.write("training.adapter.lora.dropout", file.text(names.dropout, names.dropout_absent),
+  file.write(adapter_key(file, names, "dropout"), file.text(names.dropout, names.dropout_absent),
              {names.dropout, names.asking});
   const Value* whole_modules = file.find(names.whole);
   if (whole_modules == nullptr) return;
   const std::string list = names_of(*whole_modules);
   if (list == "[]") return;
   if (list.empty()) return file.refuse(names.whole, "a pattern of modules", "name them");
-  file.write("training.adapter.lora.modules_to_save", list, {names.whole});
+  file.write(adapter_key(file, names, "modules_to_save"), list, {names.whole});
 }
 
 void write_codes(ForeignImport& file, const CodeNames& names) {

@@ -23,7 +23,8 @@ constexpr LoraNames kLora = {.model = kModel,
                              .dropout = "lora_dropout",
                              .dropout_absent = "0.0",
                              .whole = "lora_modules_to_save",
-                             .asking = kAdapter};
+                             .asking = kAdapter,
+                             .dora = "peft_use_dora"};
 
 /// utils/config, normalize_config: batch_size is what the steps that are not written follow from.
 void write_steps(ForeignImport& file) {
@@ -135,7 +136,7 @@ void write_adapter(ForeignImport& file) {
   LoraNames names = kLora;
   names.all = file.flag(kLinear);
   write_lora(file, names);
-  if (names.all) file.credit(kLinear, "training.adapter.lora.targets");
+  if (names.all) file.credit(kLinear, adapter_key(file, names, "targets"));
   // loaders/model.py: bnb_4bit_quant_type nf4, bnb_4bit_use_double_quant True.
   if (file.flag(kFour)) write_codes(file, {kFour, "bnb_4bit_quant_type", "nested", "true"});
 }

@@ -67,8 +67,11 @@ struct LoraNames {
   std::string_view dropout_absent;
   std::string_view whole;   ///< modules that are trained in full
   std::string_view asking;  ///< the key that asks for an adapter
+  std::string_view dora;    ///< the key that makes it DoRA
 };
 void write_lora(ForeignImport& file, const LoraNames& names);
+/// The adapter's `key` in a spec: "training.adapter.lora.rank".
+std::string adapter_key(const ForeignImport& file, const LoraNames& names, std::string_view key);
 
 /// Weights as codes of 4 bits below the adapter.
 struct CodeNames {

@@ -19,7 +19,8 @@ constexpr LoraNames kLora = {.model = kModel,
                              .dropout = "lora_dropout",
                              .dropout_absent = "0.0",
                              .whole = "additional_target",
-                             .asking = kKind};
+                             .asking = kKind,
+                             .dora = "use_dora"};
 
 /// model/adapter.py: what is trained is cast to fp32 unless pure_bf16; the rest is loaded in the
 /// type that the forward is cast to.
@@ -91,6 +92,7 @@ constexpr std::string_view kDeciding[] = {kModel,
                                           "lora_target",
                                           "lora_dropout",
                                           "additional_target",
+                                          "use_dora",
                                           "quantization_bit",
                                           "quantization_method",
                                           "quantization_type",
@@ -111,7 +113,6 @@ constexpr KeyRow kRows[] = {
     refused_key("use_badam", "false", "the optimizer BAdam"),
     refused_key("use_adam_mini", "false", "the optimizer Adam-mini"),
     refused_key("use_muon", "false", "the optimizer Muon of LLaMA-Factory"),
-    refused_key("use_dora", "false", "training of adapters with a magnitude"),
     refused_key("use_mca", "false", "Megatron under LLaMA-Factory"),
     refused_key("use_hyper_parallel", "false", "HyperParallel"),
     refused_key("use_kt", "false", "KTransformers"),

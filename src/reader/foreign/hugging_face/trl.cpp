@@ -16,7 +16,8 @@ constexpr LoraNames kLora = {.model = kModel,
                              .dropout = "lora_dropout",
                              .dropout_absent = "0.05",
                              .whole = "lora_modules_to_save",
-                             .asking = "use_peft"};
+                             .asking = "use_peft",
+                             .dora = "use_dora"};
 
 /// The weights' type: ModelConfig.dtype is float32; "auto" is that of the checkpoint.
 std::optional<HalfType> loaded_type(const ForeignImport& file) {
@@ -39,7 +40,7 @@ void write_job(ForeignImport& file) {
   if (adapts) write_lora(file, kLora);
   if (file.flag(kCodes)) {
     write_codes(file, {kCodes, "bnb_4bit_quant_type", "use_bnb_nested_quant", "false"});
-    if (adapts) file.write("training.adapter.lora.dtype", "model", {kCodes});
+    if (adapts) file.write(adapter_key(file, kLora, "dtype"), "model", {kCodes});
   }
   file.note("it is read as a file of trl sft, whose own loss and metrics are not followed",
             "the loss is the model's, over whole logits; every sequence has the full length");
@@ -63,6 +64,7 @@ constexpr std::string_view kDeciding[] = {kModel,
                                           "lora_target_modules",
                                           "lora_dropout",
                                           "lora_modules_to_save",
+                                          "use_dora",
                                           "load_in_4bit",
                                           "bnb_4bit_quant_type",
                                           "use_bnb_nested_quant"};
@@ -71,7 +73,6 @@ constexpr KeyRow kRows[] = {
     maps("attn_implementation", "training.implementation.attention", kAttentions),
     maps("use_liger", "training.implementation.liger", kLiger),
     refused_key("load_in_8bit", "false", "quantisation by LLM.int8()"),
-    refused_key("use_dora", "false", "training of adapters with a magnitude"),
     refused_key("lora_target_parameters", "", "an adapter of a parameter that is no module's"),
     refused_key("activation_offloading", "false", "OffloadActivations of trl"),
     refused_key("use_unsloth", "false", "training by Unsloth"),

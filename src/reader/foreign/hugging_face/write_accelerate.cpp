@@ -233,17 +233,41 @@ Value model_of(const Job& job, const LoadedTypes& types) {
   return model;
 }
 
-Value lora_of(const LoraAdapter& adapter) {
+/// peft's names for an adapter's own keys, by its kind.
+struct PeftNames {
+  std::string_view type;
+  std::string_view dropout;
+};
+PeftNames peft_names(AdapterKind kind) {
+  switch (kind) {
+    case AdapterKind::lora:
+    case AdapterKind::dora:
+      return {"LORA", "lora_dropout"};
+    case AdapterKind::ia3:
+      return {"IA3", {}};
+    case AdapterKind::vera:
+      return {"VERA", "vera_dropout"};
+  }
+  return {};
+}
+
+Value config_of(const Adapter& adapter) {
+  const PeftNames names = peft_names(adapter.kind);
+  const bool scales = adapter.kind == AdapterKind::ia3;
   Value config;
-  set(config, "peft_type", word_of("LORA"));
+  set(config, "peft_type", word_of(names.type));
   set(config, "task_type", word_of("CAUSAL_LM"));
-  set(config, "r", number_of_count(adapter.rank));
-  set(config, "lora_dropout", literal_of(plain_decimal(adapter.dropout)));
+  if (!scales) {
+    set(config, "r", number_of_count(adapter.rank));
+    set(config, names.dropout, literal_of(plain_decimal(adapter.dropout)));
+  }
+  if (adapter.kind == AdapterKind::dora) set(config, "use_dora", flag_of(true));
   set(config, "target_modules", words_of_list(adapter.targets));
+  if (scales) set(config, "feedforward_modules", words_of_list(adapter.scaled_inputs));
   if (!adapter.whole_modules.empty()) {
     set(config, "modules_to_save", words_of_list(adapter.whole_modules));
   }
-  set(config, "bias", word_of("none"));
+  if (!scales) set(config, "bias", word_of("none"));
   return config;
 }
 
@@ -292,7 +316,8 @@ Checked<ExportedJob> write_files(const Job& job) {
     exported.files.push_back({"ds_config.json", written_as_json(ds_config_of(job))});
   }
   if (job.model.adapter) {
-    exported.files.push_back({"adapter_config.json", written_as_json(lora_of(*job.model.adapter))});
+    exported.files.push_back(
+        {"adapter_config.json", written_as_json(config_of(*job.model.adapter))});
   }
   return exported;
 }

@@ -1,0 +1,162 @@
+// peft's tuners/lora/dora.py and DoraLinearVariant.forward.
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "graph/lower/adapters/adapted_layer.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+/// The adapter's trained tensors; the matrices as products take them.
+struct TrainedTensors {
+  TensorId a = 0;
+  TensorId b = 0;
+  TensorId magnitude = 0;
+};
+
+class DoraForward {
+ public:
+  DoraForward(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer)
+      : block_(block),
+        context_(context),
+        names_(layer.names),
+        shape_(layer.shape),
+        rank_(context.adapter->rank) {
+    trained_.a = block_.trained_parameter({names_.a, "weight"}, {rank_, shape_.in});
+    trained_.b = block_.trained_parameter({names_.b, "weight"}, {shape_.out, rank_});
+    trained_.magnitude = block_.trained_parameter({names_.magnitude, "weight"}, {shape_.out});
+  }
+
+  /// DoraLinearLayer.forward; `base`: what the layer answers, of which the bias is taken, or
+  /// nothing where its product runs again, on what dropout has left of the input.
+  TensorId run(const Rows& rows, std::optional<TensorId> base) {
+    type_ = block_.dtype_of(rows.x);
+    Frame forward(block_);
+    std::vector<TensorId> graph;  // what the update's graph keeps, which ends with the update
+    const TensorId update =
+        cast(block_, {names_.norm, "update in type"}, update_of_weight(graph), type_);
+    // A leaf: no gradient of its own beside a frozen matrix.
+    const TensorId weight = cast(block_, {names_.norm, "weight in type"}, base_weight(), type_);
+    const TensorId norm = row_norms(weight, update);
+    const TensorId ratio = multiply(block_, {names_.norm, "ratio"}, trained_.magnitude, norm);
+    const TensorId scale_of_rows =
+        view(block_, {names_.norm, "scale"}, ratio, {Expr(1), shape_.out});
+    const TensorId low_rank = low_rank_result(rows);
+    const TensorId plain = base ? without_bias(*base) : base_product(weight, rows);
+    if (!base || plain != *base) forward.local(plain);
+    for (const TensorId id : graph) forward.local(id);
+    for (const TensorId id : {update, weight, norm, ratio, low_rank}) forward.local(id);
+    return scaled_sum(scale_of_rows, plain, low_rank);
+  }
+
+ private:
+  [[nodiscard]] TensorId base_weight() const { return *block_.find({shape_.name, "weight"}); }
+
+  /// lora_B(lora_A(torch.eye(in))).T, to which no gradient comes.
+  TensorId update_of_weight(std::vector<TensorId>& graph) {
+    Frame function(block_);
+    const TensorId unit = function.local(
+        compute(block_, OpKind::mask, {},
+                {{names_.norm, "eye"}, {shape_.in, shape_.in}, block_.trained_type()}));
+    trained_.a = parameter_in_compute(block_, {names_.unit_a, "cast weight"}, trained_.a);
+    std::size_t first = block_.ops().size();
+    const TensorId narrow = product(names_.unit_a, trained_.a, {{shape_.in}, unit}, rank_);
+    const std::vector<TensorId> kept = block_.abandon(first);
+    trained_.b = parameter_in_compute(block_, {names_.unit_b, "cast weight"}, trained_.b);
+    first = block_.ops().size();
+    const TensorId product_of_both =
+        product(names_.unit_b, trained_.b, {{shape_.in}, narrow}, shape_.out);
+    const TensorId update =
+        view(block_, {names_.norm, "update"}, product_of_both, {shape_.out, shape_.in});
+    // x_eye is named until the function returns.
+    block_.ops().back().inputs.push_back(unit);
+    graph = block_.abandon(first);
+    graph.insert(graph.end(), kept.begin(), kept.end());
+    // Where a checkpoint keeps no graph, each ends with its own last use.
+    for (const TensorId id : graph) block_.tensor(id).held_by_graph = true;
+    return update;
+  }
+
+  TensorId product(std::string_view name, TensorId matrix, const Rows& rows, const Expr& out) {
+    const Expr in = block_.tensor(matrix).shape.back();
+    return product_with(block_, {name, in, out}, {matrix, {}}, rows);
+  }
+
+  /// torch.linalg.norm(weight + scaling * update, dim=1)
+  TensorId row_norms(TensorId weight, TensorId update) {
+    Frame function(block_);
+    const Shape shape = {shape_.out, shape_.in};
+    const TensorId scaled =
+        compute(block_, OpKind::scale, {update}, {{names_.norm, "scaled update"}, shape, type_});
+    const TensorId sum = function.local(compute(block_, OpKind::add, {weight, scaled},
+                                                {{names_.norm, "adapted weight"}, shape, type_}));
+    const TensorId norm =
+        compute(block_, OpKind::reduce, {sum}, {{names_.norm, "row norms"}, {shape_.out}, type_});
+    block_.ops().back().forward_launches = {sum_between(shape, {shape_.out, Expr(1)}, type_)};
+    return norm;
+  }
+
+  TensorId low_rank_result(const Rows& rows) {
+    const TensorId narrow = product(names_.a, trained_.a, rows, rank_);
+    return product(names_.b, trained_.b, {rows.shape, narrow}, shape_.out);
+  }
+
+  /// base_result - base_layer.bias
+  TensorId without_bias(TensorId result) {
+    if (!shape_.bias) return result;
+    return add(block_, {names_.norm, "without bias"}, result, *block_.find({shape_.name, "bias"}));
+  }
+
+  /// F.linear(x, weight)
+  TensorId base_product(TensorId weight, const Rows& rows) {
+    return product_with(block_, {names_.plain, shape_.in, shape_.out}, {weight, {}}, rows);
+  }
+
+  /// (mag_norm_scale - 1) * base_result + mag_norm_scale * lora_result * scaling
+  TensorId scaled_sum(TensorId scale_of_rows, TensorId plain, TensorId low_rank) {
+    const TensorId less_one = add_number(block_, {names_.norm, "scale less one"}, scale_of_rows);
+    const TensorId of_base = multiply(block_, {names_.norm, "base"}, less_one, plain);
+    const TensorId of_update = multiply(block_, {names_.norm, "low rank"}, scale_of_rows, low_rank);
+    const TensorId scaled = scale(block_, {names_.norm, "scaled low rank"}, of_update);
+    return add(block_, {names_.norm, "sum"}, of_base, scaled);
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+  const AdapterNames& names_;
+  const Projection2d& shape_;
+  Expr rank_;
+  TrainedTensors trained_;
+  DType type_ = DType::fp32;  // of the layer's input, which all is computed in
+};
+
+}  // namespace
+
+TensorId dora_layer(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
+                    const AdaptedResult& of) {
+  const DType type = block.dtype_of(of.result);
+  const TensorId x = of.rows.x;
+  Frame frame(block);
+  frame.local(x);
+  const TensorId wide = cast(block, {layer.names.sum, "input"}, x, block.trained_type());
+  TensorId sum = 0;
+  {
+    Frame variant(block);
+    const double probability = context.dropout(context.adapter->dropout);
+    const TensorId input = dropout(block, layer.names.sum, probability, wide);
+    std::optional<TensorId> base;
+    if (input == wide) base = of.result;
+    const TensorId own = DoraForward(block, context, layer).run({of.rows.shape, input}, base);
+    sum = add(block, {layer.names.sum, "sum"}, of.result, own);
+    if (input != wide) variant.local(input);
+    variant.local(of.result);
+  }
+  if (wide != x) frame.local(wide);
+  // result = result.to(torch_result_dtype)
+  return cast(block, {layer.names.sum, "in type"}, sum, type);
+}
+
+}  // namespace memest

@@ -1,0 +1,74 @@
+#include "graph/lower/adapters/adapted_layer.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+/// The habits of peft's layers, by the layer that they hold.
+struct LayerHabits {
+  bool clones = false;        ///< the result, before the adapter's is added
+  bool converts = true;       ///< the input to the adapter's type
+  bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
+};
+LayerHabits layer_habits(const DecoderContext& context, bool codes) {
+  // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
+  // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers.
+  if (!codes) return {};
+  const bool hqq = row_of(context.quantized->format).hqq;
+  return {.clones = !hqq, .converts = !context.policy.autocast, .sums_in_type = !hqq};
+}
+
+}  // namespace
+
+TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
+                 const AdaptedInput& input) {
+  const AdapterKind kind = context.adapter->kind;
+  if (kind == AdapterKind::ia3) return ia3_layer(block, context, layer, input);
+  const AdaptedResult of{input.rows, input.base_layer(input.rows)};
+  if (kind == AdapterKind::dora) return dora_layer(block, context, layer, of);
+  if (kind == AdapterKind::vera) return vera_layer(block, context, layer, of);
+  return lora_layer(block, context, layer, of);
+}
+
+TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Rows& rows) {
+  Frame module(block);
+  module.local(rows.x);
+  const TensorId weight = block.trained_parameter({shape.name, "weight"}, {shape.out, shape.in});
+  return product_with(block, shape, {weight, {}}, rows);
+}
+
+/// result + lora_B(lora_A(dropout(x))) * scaling, from the inside out.
+TensorId lora_layer(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
+                    const AdaptedResult& of) {
+  const AdapterNames& names = layer.names;
+  const Projection2d& shape = layer.shape;
+  const Adapter& lora = *context.adapter;
+  const LayerHabits habits = layer_habits(context, layer.codes);
+  const TensorId x = of.rows.x;
+  const DType type = block.dtype_of(of.result);
+  const Expr rank(lora.rank);
+  Frame frame(block);
+  frame.local(x);
+  const TensorId result =
+      habits.clones ? copy(block, {names.sum, "clone"}, of.result, block.tensor(of.result).shape)
+                    : of.result;
+  // x = self._cast_input_dtype(x, lora_A.weight.dtype): fp32 beside 16-bit weights, twice the
+  // bytes, and kept by lora_A.
+  const TensorId wide =
+      habits.converts ? cast(block, {names.sum, "input"}, x, block.trained_type()) : x;
+  if (wide != x) frame.local(wide);
+  const TensorId input = dropout(block, names.sum, context.dropout(lora.dropout), wide);
+  const TensorId narrow = times_trained(block, {names.a, shape.in, rank}, {of.rows.shape, input});
+  const TensorId update = times_trained(block, {names.b, rank, shape.out}, {of.rows.shape, narrow});
+  TensorId scaled = scale(block, {names.b, "scaled"}, update);
+  if (habits.sums_in_type) {
+    if (habits.converts) scaled = cast(block, {names.b, "in type"}, scaled, type);
+    frame.local(scaled);
+  }
+  const TensorId sum = add(block, {names.sum, "sum"}, result, scaled);
+  // result = result.to(torch_result_dtype)
+  const bool settles = !layer.codes || (!habits.sums_in_type && habits.converts);
+  return settles ? cast(block, {names.sum, "in type"}, sum, type) : sum;
+}
+
+}  // namespace memest

@@ -1,0 +1,122 @@
+#include "reader/adapters/adapter.hpp"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "memest/spec/framework.hpp"
+#include "reader/frameworks/unrecorded.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+struct AdapterKey {
+  std::string_view key;
+  AdapterKind kind;
+};
+constexpr std::array kAdapters = {
+    AdapterKey{"lora", AdapterKind::lora}, AdapterKey{"qlora", AdapterKind::lora},
+    AdapterKey{"dora", AdapterKind::dora}, AdapterKey{"ia3", AdapterKind::ia3},
+    AdapterKey{"vera", AdapterKind::vera},
+};
+
+/// They were trained by a plain loop and the Trainer on one GPU.
+constexpr NotRecorded kNotRecordedWithAdapter[] = {
+    {[](const Job& job) {
+       const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+       return decoder != nullptr && !std::holds_alternative<SoftmaxAttention>(decoder->attention);
+     },
+     "with latent attention", ""},
+    {[](const Job& job) { return job.model.experts() != nullptr; }, "beside experts", ""},
+    {[](const Job& job) { return job.model.vision.has_value(); }, "with images", ""},
+    {[](const Job& job) {
+       return job.model.low_rank || job.model.shared_layers || job.model.quantized;
+     },
+     "beside compressed weights", "use 'lora'"},
+    {[](const Job& job) {
+       const LoopRow& loop = row_of(job.training->implementation.loop);
+       return loop.takes_tiles || !loop.has_data_loader;
+     },
+     "in this loop", "leave 'loop' out"},
+    {[](const Job& job) {
+       const Implementation& implementation = job.training->implementation;
+       return implementation.torch != kRecordedTorchRelease ||
+              implementation.transformers != TransformersRelease::v5_18;
+     },
+     "under another release of PyTorch or transformers", "leave 'torch' and 'transformers' out"},
+    {[](const Job& job) {
+       const Recipe& recipe = job.training->recipe;
+       return recipe.weights == DType::fp16 || recipe.compute == DType::fp16;
+     },
+     "in fp16", "use 'precision: bf16', 'bf16-autocast', 'amp-bf16' or 'fp32'"},
+    {[](const Job& job) {
+       const Recompute& recompute = job.training->recompute;
+       return !std::holds_alternative<NoRecompute>(recompute) &&
+              !std::holds_alternative<FullRecompute>(recompute) &&
+              !std::holds_alternative<ChosenRecompute>(recompute);
+     },
+     "beside other recompute than of whole layers", "use 'recompute: full' or none"},
+};
+
+/// As their papers write them.
+std::string title(AdapterKind kind) {
+  switch (kind) {
+    case AdapterKind::lora:
+      return "LoRA";
+    case AdapterKind::dora:
+      return "DoRA";
+    case AdapterKind::ia3:
+      return "IA3";
+    case AdapterKind::vera:
+      return "VeRA";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<Adapter> read_adapter(const Value& training, DType weights, bool parallel) {
+  const Value* written = training.find("adapter");
+  const Value* lora = nullptr;
+  Adapter adapter;
+  for (const AdapterKey& row : kAdapters) {
+    const Value* found = written == nullptr ? nullptr : written->find(row.key);
+    if (found == nullptr) continue;
+    lora = found;
+    adapter.kind = row.kind;
+  }
+  if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
+  adapter.rank = as_count(lora->find("rank")).value_or(0);
+  const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
+    const Value* modules = lora->find(key);
+    if (modules == nullptr) return;
+    for (const Value& name : modules->items) list.push_back(name.text);
+  };
+  names("targets", adapter.targets);
+  names("feedforward", adapter.scaled_inputs);
+  if (lora->find("feedforward") == nullptr) adapter.scaled_inputs = {"down_proj"};
+  names("modules_to_save", adapter.whole_modules);
+  adapter.dropout = as_number(lora->find("dropout")).value_or(0);
+  adapter.parallel = parallel;
+  // peft widens 16-bit adapters only; ParallelLinearAdapter takes the model's type.
+  const bool widens =
+      !parallel && as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
+  adapter.dtype = widens ? DType::fp32 : weights;
+  return adapter;
+}
+
+void check_adapters(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training || !job.model.adapter) return;
+  const AdapterKind kind = job.model.adapter->kind;
+  if (kind == AdapterKind::lora) return;
+  const Value* written = root.find("training")->find("adapter");
+  const std::string noun = title(kind);
+  constexpr Beside kRecorded[] = {Beside::other_loop};
+  refuse_unrecorded(
+      {.noun = noun.c_str(), .key = "adapter", .written = *written, .recorded = kRecorded},
+      kNotRecordedWithAdapter, job, diagnostics);
+}
+
+}  // namespace memest
