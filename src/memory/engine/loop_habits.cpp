@@ -38,6 +38,13 @@ constexpr LoopHabits with_own_loss(LoopHabits habits) {
   return habits;
 }
 constexpr LoopHabits kSft = with_own_loss(kTrainer);
+// DPOTrainer's loss takes no num_items_in_batch: training_step divides it by the micro-steps.
+constexpr LoopHabits preferring(LoopHabits habits) {
+  habits.prefers = true;
+  habits.always_divides = true;
+  return habits;
+}
+constexpr LoopHabits kDpo = preferring(kSft);
 
 // Trainer.train_step.
 constexpr LoopHabits kTorchtitan = {.wrapping = Wrapping::without_its_place,
@@ -59,6 +66,8 @@ const LoopHabits& loop_habits_of(LoopKind loop) {
       return kTrainer;
     case LoopKind::sft:
       return kSft;
+    case LoopKind::dpo:
+      return kDpo;
     case LoopKind::torchtitan:
       return kTorchtitan;
   }

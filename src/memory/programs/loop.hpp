@@ -65,6 +65,7 @@ class TrainingLoop {
   void forward(const Batch& batch);
   void run_model(const Batch& batch);
   void distil(const Batch& batch);
+  void prefer(const Batch& batch);
   void name_answers();
   HeldStorage divided_loss(StorageId loss);
   void copy_answers(HeldStorage& loss, HeldStorage& logits);
