@@ -9,6 +9,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/plan/in_parallel.hpp"
+#include "memest/spec/framework.hpp"
 #include "plan/layouts/group_search.hpp"
 #include "plan/layouts/refusal.hpp"
 #include "plan/search/describe.hpp"
@@ -21,7 +22,10 @@ namespace memest {
 namespace {
 
 /// Candidates are followed event by event: on one GPU they are few.
-bool is_followed(const Job& job) { return job.model.vision.has_value(); }
+bool is_followed(const Job& job) {
+  const bool prefers = job.training && row_of(job.training->implementation.loop).prefers;
+  return prefers || job.model.vision.has_value();
+}
 
 constexpr const char* kTooLate = "too slow for the deadline";
 
