@@ -40,7 +40,6 @@ constexpr LoopHabits with_own_loss(LoopHabits habits) {
 constexpr LoopHabits kSft = with_own_loss(kTrainer);
 // DPOTrainer's loss takes no num_items_in_batch: training_step divides it by the micro-steps.
 constexpr LoopHabits preferring(LoopHabits habits) {
-  habits.prefers = true;
   habits.always_divides = true;
   return habits;
 }

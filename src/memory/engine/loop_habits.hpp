@@ -33,9 +33,6 @@ struct LoopHabits {
   bool names_outputs = false;
   /// Divides the loss by the micro-steps even where there is one.
   bool always_divides = false;
-  /// Masks the labels of completions, has a reference answer behind the model, and takes the loss
-  /// of both; counts no targets.
-  bool prefers = false;
   /// Sends the labels as a tensor of their own.
   bool sends_labels = false;
   /// Sends the number of the step's targets, which it has counted on the host, and sums it over the

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
@@ -44,6 +45,8 @@ TrainingLoop::TrainingLoop(const Parts& parts)
                        loop_label(Holding::buffers, LoopTensor::reported_loss));
   }
 }
+
+bool TrainingLoop::prefers() const { return row_of(training_.implementation.loop).prefers; }
 
 /// fp16 under autocast asks for a gradient scaler.
 bool TrainingLoop::scales() const {
@@ -218,7 +221,7 @@ HeldStorage TrainingLoop::divided_loss(StorageId loss) {
 }
 
 void TrainingLoop::run_model(const Batch& batch) {
-  if (teacher_ != nullptr) return habits_.prefers ? prefer(batch) : distil(batch);
+  if (teacher_ != nullptr) return prefers() ? prefer(batch) : distil(batch);
   if (shares_.cuts()) shares_.make(training_.micro_batch);
   if (batch.images.is_of_storage()) engine_.bind_input(kImages, batch.images.id());
   if (batch.grids.is_of_storage()) engine_.bind_input(kImageGrids, batch.grids.id());

@@ -19,7 +19,7 @@ constexpr std::int64_t kSequenceStep = 1024;
 /// Beyond any GPU's memory: 2^20 sequences, 2^30 tokens, 2^20 layers.
 constexpr std::int64_t kMostOfAKey = std::int64_t{1} << 20;
 
-/// What grows does so by this: a batch of pairs by both answers.
+/// A batch of pairs grows by both answers, a sequence by many tokens.
 std::int64_t step_of(const Job& job, Growth growth) {
   if (growth == Growth::sequence) return kSequenceStep;
   const bool pairs = job.training && row_of(job.training->implementation.loop).prefers;
