@@ -14,7 +14,7 @@ constexpr std::array kFrameworks = {
     Framework::nanogpt,      Framework::textbook,   Framework::plain};
 
 constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer,
-                                      LoopKind::sft};
+                                      LoopKind::sft, LoopKind::dpo};
 
 // Plain PyTorch has no optimizer with fp32 masters beside 16-bit weights, as Megatron's
 // Float16OptimizerWithFloat16Params is; "mixed" is that recipe written by hand.
@@ -250,6 +250,13 @@ constexpr LoopRow kSftTrainer = {.name = "sft",
                                  .recomputes = true,
                                  .fsdp_recipe = "accelerate-fsdp2-bf16",
                                  .change_words = &kWordsOfTrainer};
+constexpr LoopRow preferring(LoopRow row) {
+  row.name = "dpo";
+  row.title = "DPOTrainer";
+  row.prefers = true;
+  return row;
+}
+constexpr LoopRow kDpoTrainer = preferring(kSftTrainer);
 // train.py, train_step: a list named microbatches collects all of a step's before the first runs.
 constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
                                      .title = "torchtitan",
@@ -290,6 +297,8 @@ const LoopRow& row_of(LoopKind loop) {
       return kTrainer;
     case LoopKind::sft:
       return kSftTrainer;
+    case LoopKind::dpo:
+      return kDpoTrainer;
     case LoopKind::torchtitan:
       return kTorchtitanLoop;
   }

@@ -42,6 +42,19 @@ PlanRequest request_for(Job job, std::vector<std::int64_t> counts) {
   return request;
 }
 
+/// Beside adapters the model is its own reference.
+Job pairs_of(const std::string& training) {
+  const std::string text =
+      "model: {hf: {model_type: llama, num_hidden_layers: 2, hidden_size: 128, intermediate_size: "
+      "256, num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 32000}}\ntraining: "
+      "{seq_len: 1024, precision: bf16, implementation: {name: transformers, loop: dpo}, adapter: "
+      "{lora: {rank: 8, targets: [q_proj]}}" +
+      training + "}\nhardware: {gpu: h100-sxm-80gb, memory: 2 GiB}\n";
+  Checked<Job> job = read_job(std::make_shared<const SourceText>(SourceText{"spec.yaml", text}));
+  REQUIRE(job.ok());
+  return std::move(job).value();
+}
+
 Job job_of(const PlanVerdict& row, Job job) {
   job.hardware.gpu = *row.candidate.gpu;
   job.training->micro_batch = row.candidate.micro_batch;
@@ -115,6 +128,27 @@ TEST_CASE("the largest micro-batch of a model with images is where estimate chan
   own.training->micro_batch += 1;
   const JobEstimate beyond = estimate_job(own);
   CHECK(std::get<MemoryAnswer>(beyond.memory).verdict != Verdict::fits);
+}
+
+TEST_CASE("preferences are planned as they are estimated, in pairs and on one GPU") {
+  const Job job = pairs_of("");
+  const PlanAnswer answer = search_plans(request_for(job, {1, 4}));
+  REQUIRE(answer.best.size() == 2);
+  for (const PlanVerdict& row : answer.best) {
+    const JobEstimate estimate = estimate_job(job_of(row, job));
+    const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+    CHECK(row.candidate.gpus == 1);
+    CHECK(row.candidate.micro_batch % 2 == 0);
+    CHECK(row.device == memory.of_capacity().expected);
+  }
+  REQUIRE_FALSE(answer.refused.empty());
+  CHECK_THAT(answer.refused.front().reason, ContainsSubstring("DPOTrainer on several GPUs"));
+  PlanRequest one = request_for(pairs_of(", recompute: none"), {1});
+  one.gpus.resize(1);
+  const std::vector<Largest> found = find_largest(one, Growth::micro_batch);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].value > 0);
+  CHECK(found[0].value % 2 == 0);
 }
 
 }  // namespace memest

@@ -126,6 +126,23 @@ TEST_CASE("what a Trainer's file leaves out has the program's own default") {
         "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj");
 }
 
+TEST_CASE("SFTTrainer's loop is read where its loss is known, the Trainer's elsewhere") {
+  const auto loop_of = [](const std::string& keys) {
+    const std::string file = "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: true\n" + keys;
+    return value_of(tree_of({{"a.yaml", file}}), "training.implementation.loop");
+  };
+  CHECK(loop_of("") == "sft");
+  CHECK(loop_of("attn_implementation: sdpa\npacking: false\ncompletion_only_loss: true\n") ==
+        "sft");
+  for (const char* keys :
+       {"packing: true\n", "attn_implementation: flash_attention_2\n", "load_in_4bit: true\n",
+        "fp16: true\n", "max_seq_length: 512\n", "lora_modules_to_save: [lm_head]\n",
+        "gradient_checkpointing_kwargs: {use_reentrant: true}\n"}) {
+    INFO(keys);
+    CHECK(loop_of(keys) == "trainer");
+  }
+}
+
 TEST_CASE("a length that is written as none is none") {
   const std::string keys = "use_peft: false\nmodel_name_or_path: gpt2\n";
   CHECK(value_of(tree_of({{"a.yaml", keys + "max_length: null\n"}}), "training.seq_len") ==

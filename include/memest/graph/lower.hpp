@@ -55,7 +55,8 @@ struct LoweringPolicy {
   bool layers_get_gradients = false;
   bool gradients = true;                             ///< false: under torch.no_grad
   bool frozen = false;                               ///< no parameter requires a gradient
-  std::shared_ptr<const Teacher> teacher = nullptr;  ///< whose logits stand in the loss
+  std::shared_ptr<const Teacher> teacher = nullptr;  ///< whose answers stand in the loss
+  bool reference_is_model = false;  ///< of preferences, run by the model itself without adapters
   /// Saved tensors of the layers wait on the host. From page-locked memory they come back
   /// packed, and so are gradients like them.
   std::optional<SaveOnCpu> saves_on_cpu = {};

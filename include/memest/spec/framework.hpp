@@ -170,6 +170,7 @@ struct LoopRow {
   bool has_data_loader = true;           ///< PyTorch's
   bool divides_by_targets = false;       ///< the sum of the loss, by the targets of the step
   bool takes_tiles = false;        ///< log-probabilities of the targets, by tiles of the logits
+  bool prefers = false;            ///< which of two answers, beside a frozen reference
   bool passes_token_mask = false;  ///< with every batch, of the tokens that are no padding
   bool recomputes = false;         ///< whole layers, where the spec says nothing else
   std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP

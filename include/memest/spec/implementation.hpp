@@ -102,6 +102,7 @@ enum class LoopKind : std::uint8_t {
   nanogpt,    ///< karpathy/nanoGPT's train.py
   trainer,    ///< the transformers Trainer, and accelerate with it
   sft,        ///< TRL's SFTTrainer, around that Trainer
+  dpo,        ///< its DPOTrainer
   torchtitan  ///< torchtitan's own
 };
 

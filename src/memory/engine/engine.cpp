@@ -1,5 +1,8 @@
 #include "memory/engine/engine.hpp"
 
+#include <cstdint>
+#include <utility>
+
 #include "memory/engine/backward_pass.hpp"
 #include "memory/engine/forward_pass.hpp"
 
@@ -131,9 +134,16 @@ StorageId Engine::hand_over_answer(std::size_t stage) {
   return state_.now.storages[sites.output];
 }
 
+void Engine::begin_loss() {
+  const StageSites& last = order().stages().back();
+  ForwardPass(state_, {}).run({last.loss, last.loss + 1});
+  loss_begun_ = true;
+}
+
 StorageId Engine::take_loss() {
   const StageSites& last = order().stages().back();
-  ForwardPass(state_, {}).run({last.loss, last.end});
+  const std::uint32_t first = std::exchange(loss_begun_, false) ? last.loss + 1 : last.loss;
+  ForwardPass(state_, {}).run({first, last.end});
   end_forward();
   return loss();
 }

@@ -43,6 +43,8 @@ class Engine {
   /// Attributes of its modules that have a graph hold `owner`, the input's, as long as they last.
   StorageId forward_stage(std::size_t stage, StorageId input,
                           const std::shared_ptr<void>& owner = nullptr);
+  /// The first op of the loss alone, where something else runs before the others.
+  void begin_loss();
   /// The loss of what the last stage answered, where the program takes it.
   StorageId take_loss();
   /// As forward_stage(), under torch.no_grad().
@@ -110,6 +112,7 @@ class Engine {
   StorageId take_gradient_of_input();
 
   EngineState state_;
+  bool loss_begun_ = false;
 };
 
 }  // namespace memest

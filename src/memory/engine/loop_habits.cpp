@@ -39,6 +39,12 @@ constexpr LoopHabits with_own_loss(LoopHabits habits) {
   return habits;
 }
 constexpr LoopHabits kSft = with_own_loss(kTrainer);
+// DPOTrainer's loss takes no num_items_in_batch: training_step divides it by the micro-steps.
+constexpr LoopHabits preferring(LoopHabits habits) {
+  habits.always_divides = true;
+  return habits;
+}
+constexpr LoopHabits kDpo = preferring(kSft);
 
 // Trainer.train_step.
 constexpr LoopHabits kTorchtitan = {.wrapping = Wrapping::without_its_place,
@@ -70,6 +76,8 @@ const LoopHabits& loop_habits_of(const Implementation& implementation) {
       return kTrainer;
     case LoopKind::sft:
       return kSft;
+    case LoopKind::dpo:
+      return kDpo;
     case LoopKind::torchtitan:
       return implementation.torchtitan < TorchtitanRelease::v0_2_2 ? kEarlyTorchtitan : kTorchtitan;
   }

@@ -340,8 +340,10 @@ std::vector<LedgerTerm> teacher_terms(const Graph& graph, const Job& job) {
   const Inventory& teacher = graph.teacher_parameters;
   const std::int64_t bytes = checked_add(checked_multiply(elements_of(teacher), size_of(type)),
                                          buffer_bytes(teacher).value());
-  return {{"the teacher's weights (" + std::string(name_of(type)) + ")", TermGroup::weights,
-           Expr(bytes), "a frozen model beside the one that is trained", ""}};
+  const bool distils = job.training->teacher->use == TeacherUse::distillation;
+  const std::string whose = distils ? "the teacher's" : "the reference's";
+  return {{whose + " weights (" + std::string(name_of(type)) + ")", TermGroup::weights, Expr(bytes),
+           "a frozen model beside the one that is trained", ""}};
 }
 
 std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {

@@ -44,7 +44,7 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   }
   if (job.training && job.training->teacher != nullptr) {
     return Unavailable{
-        "the closed form of a distillation is not available yet: events alone answer"};
+        "the closed form of a second model in the loss is not available yet: events alone answer"};
   }
   if (job.model.vision) {
     return Unavailable{

@@ -19,6 +19,7 @@ EngineSettings settings_of(const EngineSettings& student, std::uint32_t place) {
 }  // namespace
 
 void place_teacher(const Graph& graph, const Teacher& teacher, Recorder& recorder) {
+  if (teacher.use == TeacherUse::own_reference) return;  // they are the model's
   const Inventory& inventory = graph.teacher_parameters;
   const ModelTensors tensors = model_tensors(inventory);
   for (const auto& [is_buffer, i] : tensors.order) {
@@ -35,11 +36,15 @@ TeacherModel::TeacherModel(const Parts& parts)
       recorder_(parts.recorder),
       engine_(part_.graph, order_, settings_of(parts.settings, part_.place), parts.recorder) {}
 
-HeldStorage TeacherModel::forward(StorageId batch) {
+TeacherModel::Answer TeacherModel::forward(StorageId batch) {
   engine_.forward(batch);
   engine_.end_autocast();
-  for (const StorageId answered : engine_.take_answered()) recorder_.release(answered);
-  return recorder_.adopt(engine_.logits());
+  Answer answer;
+  for (const StorageId answered : engine_.take_answered()) {
+    answer.others.push_back(recorder_.adopt(answered));
+  }
+  answer.result = recorder_.adopt(engine_.logits());
+  return answer;
 }
 
 }  // namespace memest

@@ -1,4 +1,4 @@
-// The teacher of a distillation: a frozen model in evaluation, beside the one that is trained.
+// A teacher or a reference: a frozen model, beside the one that is trained.
 #pragma once
 
 #include <optional>
@@ -26,8 +26,11 @@ class TeacherModel {
   };
   explicit TeacherModel(const Parts& parts);
 
-  /// Returns the logits.
-  HeldStorage forward(StorageId batch);
+  struct Answer {
+    HeldStorage result;  ///< logits, or log-probabilities of tokens
+    HeldVector others;   ///< what it answers beside them
+  };
+  Answer forward(StorageId batch);
 
  private:
   GraphPart part_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
@@ -44,6 +45,8 @@ TrainingLoop::TrainingLoop(const Parts& parts)
                        loop_label(Holding::buffers, LoopTensor::reported_loss));
   }
 }
+
+bool TrainingLoop::prefers() const { return row_of(training_.implementation.loop).prefers; }
 
 /// fp16 under autocast asks for a gradient scaler.
 bool TrainingLoop::scales() const {
@@ -218,7 +221,7 @@ HeldStorage TrainingLoop::divided_loss(StorageId loss) {
 }
 
 void TrainingLoop::run_model(const Batch& batch) {
-  if (teacher_ != nullptr) return distil(batch);
+  if (teacher_ != nullptr) return prefers() ? prefer(batch) : distil(batch);
   if (shares_.cuts()) shares_.make(training_.micro_batch);
   if (batch.images.is_of_storage()) engine_.bind_input(kImages, batch.images.id());
   if (batch.grids.is_of_storage()) engine_.bind_input(kImageGrids, batch.grids.id());
@@ -231,11 +234,37 @@ void TrainingLoop::run_model(const Batch& batch) {
 /// that autograd keeps.
 void TrainingLoop::distil(const Batch& batch) {
   engine_.forward_model(batch.inputs.id(), batch.labels.id());
-  HeldStorage taught = teacher_->forward(batch.inputs.id());
+  HeldStorage taught = teacher_->forward(batch.inputs.id()).result;
   engine_.bind_input("teacher logits", taught.id());
   engine_.take_loss();
   taught.drop();
   recorder_.release(engine_.logits());
+}
+
+/// DPOTrainer._compute_loss: labels of the completions, the model, its reference, the loss. Each
+/// forward has an autocast of its own, and the answers of both have names.
+void TrainingLoop::prefer(const Batch& batch) {
+  constexpr std::int64_t kFlags = size_of(DType::int64) / size_of(DType::boolean);
+  HeldStorage prompt =
+      make(order_.batch_bytes() / kFlags, Holding::temporaries, LoopTensor::labels);
+  HeldStorage labels = make(order_.batch_bytes(), Holding::batch, LoopTensor::labels);
+  prompt.drop();
+  engine_.bind_input("completion labels", labels.id());
+  engine_.forward_model(batch.inputs.id(), batch.labels.id());
+  HeldVector outputs;
+  outputs.push_back(recorder_.adopt(engine_.logits()));
+  for (const StorageId answered : engine_.take_answered()) {
+    outputs.push_back(recorder_.adopt(answered));
+  }
+  engine_.end_autocast();
+  engine_.begin_loss();
+  TeacherModel::Answer reference = teacher_->forward(batch.inputs.id());
+  engine_.bind_input("reference log-probs", reference.result.id());
+  engine_.take_loss();
+  labels.drop();
+  outputs.drop();
+  reference.others.drop();
+  reference.result.drop();
 }
 
 /// The model's outputs (logits, cache, and the loss where the model takes it) are held until the

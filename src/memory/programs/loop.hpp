@@ -65,6 +65,8 @@ class TrainingLoop {
   void forward(const Batch& batch);
   void run_model(const Batch& batch);
   void distil(const Batch& batch);
+  [[nodiscard]] bool prefers() const;
+  void prefer(const Batch& batch);
   void name_answers();
   HeldStorage divided_loss(StorageId loss);
   void copy_answers(HeldStorage& loss, HeldStorage& logits);

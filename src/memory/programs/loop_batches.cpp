@@ -101,8 +101,10 @@ void TrainingLoop::load_step() {
   batches.emplace_back().inputs =
       make(checked_multiply(behind, tensors * bytes), Holding::batch, LoopTensor::batch);
   HeldStorage targets;
-  for (std::int64_t i = 0; i < count; ++i) targets = count_targets(std::move(targets));
-  if (ranks_ > 1) targets = sum_over_ranks(std::move(targets));
+  for (std::int64_t i = 0; i < count && !prefers(); ++i) {
+    targets = count_targets(std::move(targets));
+  }
+  if (ranks_ > 1 && !prefers()) targets = sum_over_ranks(std::move(targets));
   batches_.swap(batches);
   drop_in_order(batches);
   targets_ = std::move(targets);

@@ -61,7 +61,7 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::stopping, "which sequences are done"},
     {LoopTensor::reordered_cache, "cache of the chosen beams"},
     {LoopTensor::unread_gradient, "unread gradient of a weight's shape"},
-    {LoopTensor::teacher, "the teacher's weights"},
+    {LoopTensor::teacher, "weights of the teacher or reference"},
 });
 
 std::string with_layer(const std::string& name, const TensorPlace& place, std::int64_t count) {

@@ -12,6 +12,7 @@
 #include "memest/memory/ledger.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/plan/estimate.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "plan/estimate/replayed_steps.hpp"
 #include "plan/estimate/stage_run.hpp"
@@ -261,7 +262,10 @@ void find_largest_micro_batch(const Job& job, JobEstimate& estimate) {
   auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   if (memory == nullptr) return;
   if (!job.inference || !job.inference->generation) {
-    memory->largest_micro_batch = LargestOfKey(job, *memory, GrowingKey::micro_batch).run();
+    std::optional<std::int64_t> largest = LargestOfKey(job, *memory, GrowingKey::micro_batch).run();
+    // A batch of pairs has an even number of sequences.
+    if (largest && row_of(job.forward()->implementation.loop).prefers) *largest -= *largest % 2;
+    memory->largest_micro_batch = largest;
     return;
   }
   // A second or two; docs/limits.md has the bound of a command.

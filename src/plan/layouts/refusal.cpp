@@ -157,8 +157,9 @@ bool is_answered(const Job& job) {
   if (job.hardware.count > 1 && only_alone(job) != nullptr) return false;
   const Parallelism& layout = job.parallelism;
   const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();
-  const bool takes_tiles = row_of(job.training->implementation.loop).takes_tiles;
-  return recorded || !(takes_tiles || job.training->replaces_modules());
+  const LoopRow& loop = row_of(job.training->implementation.loop);
+  if (loop.prefers && job.training->micro_batch % 2 != 0) return false;
+  return recorded || !(loop.takes_tiles || job.training->replaces_modules());
 }
 
 /// Adds the ranks between the ends that have more layers in some chunk than each one before, which
@@ -252,7 +253,9 @@ const char* only_alone(const Job& job) {
   if (model.low_rank) return "factorised layers on several GPUs are not available yet";
   if (model.vision) return "a model with images on several GPUs is not available yet";
   if (job.training && row_of(job.training->implementation.loop).takes_tiles) {
-    return "SFTTrainer on several GPUs is not available yet";
+    return row_of(job.training->implementation.loop).prefers
+               ? "DPOTrainer on several GPUs is not available yet"
+               : "SFTTrainer on several GPUs is not available yet";
   }
   return nullptr;
 }

@@ -289,6 +289,9 @@ std::vector<BatchChoice> batches_of(const Job& job, std::int64_t data) {
 
 std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout) {
   std::vector<BatchChoice> choices = batches_of(job, layout.data);
+  if (row_of(job.training->implementation.loop).prefers) {
+    std::erase_if(choices, [](const BatchChoice& batch) { return batch.micro_batch % 2 != 0; });
+  }
   if (job.given.context || job.given.micro_batch) return choices;
   std::erase_if(choices, [&layout](const BatchChoice& batch) {
     return std::gcd(batch.micro_batch, layout.context) > 1;

@@ -30,7 +30,7 @@ std::optional<Unavailable> refusal_of(const Job& job) {
         "the whole model here"};
   }
   if (job.training->teacher != nullptr) {
-    return Unavailable{"schedules beside a teacher are not available yet"};
+    return Unavailable{"schedules beside a second model are not available yet"};
   }
   if (job.training->implementation.compile != CompileScope::off) {
     return Unavailable{"schedules of compiled layers are not available: their regions decide"};

@@ -7,6 +7,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
 #include "memest/plan/in_parallel.hpp"
+#include "memest/spec/framework.hpp"
 #include "plan/layouts/memo.hpp"
 #include "plan/search/search_forms.hpp"
 
@@ -18,16 +19,23 @@ constexpr std::int64_t kSequenceStep = 1024;
 /// Beyond any GPU's memory: 2^20 sequences, 2^30 tokens, 2^20 layers.
 constexpr std::int64_t kMostOfAKey = std::int64_t{1} << 20;
 
-/// The job with `value` of what grows; false where there is no such job.
+/// A batch of pairs grows by both answers, a sequence by many tokens.
+std::int64_t step_of(const Job& job, Growth growth) {
+  if (growth == Growth::sequence) return kSequenceStep;
+  const bool pairs = job.training && row_of(job.training->implementation.loop).prefers;
+  return growth == Growth::micro_batch && pairs ? 2 : 1;
+}
+
+/// The job with `value` steps of what grows; false where there is no such job.
 bool grow(Job& job, Growth growth, std::int64_t value) {
   switch (growth) {
     case Growth::micro_batch:
-      job.training->micro_batch = value;
+      job.training->micro_batch = value * step_of(job, growth);
       job.given.micro_batch = true;
       job.given.global_batch = false;
       return true;
     case Growth::sequence:
-      job.training->seq_len = value * kSequenceStep;
+      job.training->seq_len = value * step_of(job, growth);
       return true;
     case Growth::model: {
       auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
@@ -100,7 +108,7 @@ class LargestSearch {
       (search(middle, Method::closed_form) ? fits : refused) = middle;
     }
     if (!beyond_) find_change(std::max<std::int64_t>(1, fits));
-    if (growth_ == Growth::sequence) largest_.value *= kSequenceStep;
+    largest_.value *= step_of(request_.job, growth_);
     return std::move(largest_);
   }
 

@@ -9,6 +9,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/plan/in_parallel.hpp"
+#include "memest/spec/framework.hpp"
 #include "plan/layouts/group_search.hpp"
 #include "plan/layouts/refusal.hpp"
 #include "plan/search/describe.hpp"
@@ -23,7 +24,8 @@ namespace {
 /// Candidates are followed event by event: on one GPU they are few.
 bool is_followed(const Job& job) {
   const auto& adapter = job.model.adapter;
-  return job.model.vision.has_value() || (adapter && adapter->kind != AdapterKind::lora);
+  const bool prefers = job.training && row_of(job.training->implementation.loop).prefers;
+  return prefers || job.model.vision.has_value() || (adapter && adapter->kind != AdapterKind::lora);
 }
 
 constexpr const char* kTooLate = "too slow for the deadline";

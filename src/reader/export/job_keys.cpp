@@ -216,7 +216,9 @@ constexpr JobKey kTrainingKeys[] = {
     {"training.freeze", frozen_parts},
     {"training.teacher",
      [](const Job& job) {
-       return training(job).teacher == nullptr ? written_as(kNoneWord) : "{...}";
+       const auto& teacher = training(job).teacher;
+       const bool written = teacher != nullptr && teacher->use == TeacherUse::distillation;
+       return written ? "{...}" : written_as(kNoneWord);
      }},
     {"training.data.workers",
      [](const Job& job) {

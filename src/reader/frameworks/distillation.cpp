@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/job/read_model.hpp"
 #include "reader/job/read_training.hpp"
@@ -57,9 +58,7 @@ void check_vocabulary(const Value& written, const Job& job, Diagnostics& diagnos
   }
 }
 
-}  // namespace
-
-std::shared_ptr<const Teacher> read_teacher(const Value& training, Diagnostics& diagnostics) {
+std::shared_ptr<const Teacher> written_teacher(const Value& training, Diagnostics& diagnostics) {
   const Value* written = training.find("teacher");
   const Value* model = written == nullptr ? nullptr : written->find("model");
   if (model == nullptr || model->kind != ValueKind::mapping) return nullptr;
@@ -68,8 +67,27 @@ std::shared_ptr<const Teacher> read_teacher(const Value& training, Diagnostics& 
   return std::make_shared<const Teacher>(Teacher{*std::move(spec), type_of(*written)});
 }
 
+/// The reference of a program that learns preferences: the model without its adapters, or a copy.
+void add_reference(Job& job) {
+  TrainingSpec& training = *job.training;
+  Teacher reference{job.model, training.recipe.weights,
+                    job.model.adapter ? TeacherUse::own_reference : TeacherUse::reference};
+  reference.model.adapter.reset();
+  training.teacher = std::make_shared<const Teacher>(std::move(reference));
+  training.dropout = false;  // DPOConfig: disable_dropout
+}
+
+}  // namespace
+
+void read_teacher(const Value& training, Job& job, Diagnostics& diagnostics) {
+  TrainingSpec& spec = *job.training;
+  spec.teacher = written_teacher(training, diagnostics);
+  if (row_of(spec.implementation.loop).prefers && spec.teacher == nullptr) add_reference(job);
+}
+
 void check_teacher(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || job.training->teacher == nullptr) return;
+  if (job.training->teacher->use != TeacherUse::distillation) return;
   const Value& written = *root.find("training")->find("teacher");
   refuse_unrecorded({"distillation", "teacher", written}, kNotRecordedWithTeacher, job,
                     diagnostics);

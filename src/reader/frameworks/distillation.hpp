@@ -9,8 +9,9 @@
 
 namespace memest {
 
-/// Null where `training` names no teacher, or a diagnostic says what is wrong with it.
-std::shared_ptr<const Teacher> read_teacher(const Value& training, Diagnostics& diagnostics);
+/// The teacher that `training` names, or the reference of a program that learns preferences, which
+/// switches dropout off; or a diagnostic says what is wrong with it.
+void read_teacher(const Value& training, Job& job, Diagnostics& diagnostics);
 
 /// Refuses a teacher that the student cannot learn from, and what no run with one was recorded
 /// with.

@@ -37,8 +37,8 @@ std::span<const Rule> recipe_rules();
 void check_torchtitan(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses, at the key that asks for it, what the Trainer does not run. `root` is the spec.
 void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics);
-/// Refuses what no run of SFTTrainer was recorded with. `root` is the spec.
-void check_sft(const Value& root, const Job& job, Diagnostics& diagnostics);
+/// Refuses what no run of TRL's trainers was recorded with. `root` is the spec.
+void check_trl(const Value& root, const Job& job, Diagnostics& diagnostics);
 
 /// 0 where the model is no decoder.
 std::int64_t decoder_layers_of(const Job& job);

@@ -7,6 +7,7 @@
 #include "memest/spec/framework.hpp"
 #include "reader/frameworks/rules.hpp"
 #include "reader/frameworks/unrecorded.hpp"
+#include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {
@@ -30,11 +31,14 @@ constexpr std::array kTrainerRules = {
          "the Trainer takes the model's own loss", "leave 'loss' out, or set 'loop' to plain"},
 };
 
-// TRL's SFTTrainer (trl 1.16), around that Trainer: beside what no run of it was recorded.
+// TRL's SFTTrainer and DPOTrainer (trl 1.16), around that Trainer: beside what no run of it was
+// recorded.
 constexpr std::array<std::string_view, 4> kRecordedPrecisions = {"amp-bf16", "bf16-autocast",
                                                                  "bf16", "fp32"};
 
-constexpr NotRecorded kNotUnderSft[] = {
+constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "embed_out"};
+
+constexpr NotRecorded kNotUnderTrl[] = {
     {[](const Job& job) { return !job.training.has_value(); }, "without training", ""},
     {[](const Job& job) {
        return std::ranges::find(kRecordedPrecisions, job.training->recipe.name) ==
@@ -54,13 +58,24 @@ constexpr NotRecorded kNotUnderSft[] = {
               implementation.transformers != TransformersRelease::v5_18;
      },
      "under another release of PyTorch or transformers", "leave 'torch' and 'transformers' out"},
-    {[](const Job& job) { return job.training->teacher != nullptr; }, "beside a teacher", ""},
+    {[](const Job& job) {
+       const auto& teacher = job.training->teacher;
+       return teacher != nullptr && teacher->use == TeacherUse::distillation;
+     },
+     "beside a teacher", "leave 'teacher' out"},
     {[](const Job& job) { return job.model.vision.has_value(); }, "with images", ""},
     {[](const Job& job) { return job.model.experts() != nullptr; }, "in a mixture of experts", ""},
     {[](const Job& job) { return job.model.low_rank || job.model.shared_layers; },
      "beside a compressed model", "leave 'compression' out"},
     {[](const Job& job) { return job.model.adapter && !job.model.adapter->whole_modules.empty(); },
      "beside modules trained in full", "leave 'modules_to_save' out"},
+    // Its log-probabilities read lm_head.weight alone.
+    {[](const Job& job) {
+       return job.model.adapter && std::ranges::any_of(kHeads, [&](std::string_view head) {
+                return adapts(*job.model.adapter, head);
+              });
+     },
+     "with an adapter of the output head", "leave it out of 'targets'"},
 };
 
 }  // namespace
@@ -70,16 +85,20 @@ void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics) 
   check_rules(kTrainerRules, root, job, diagnostics);
 }
 
-void check_sft(const Value& root, const Job& job, Diagnostics& diagnostics) {
+void check_trl(const Value& root, const Job& job, Diagnostics& diagnostics) {
   const ForwardSpec* forward = job.forward();
   if (forward == nullptr || !row_of(forward->implementation.loop).takes_tiles) return;
+  const LoopRow& loop = row_of(forward->implementation.loop);
   const Value& section = *root.find(job.training ? "training" : "inference");
+  const Value& written = *section.find("implementation")->find("loop");
+  if (loop.prefers && forward->micro_batch % 2 != 0) {
+    diagnostics.push_back(error_at(written.span, "a batch of pairs has an even number of sequences",
+                                   "set 'micro_batch' to twice per_device_train_batch_size"));
+  }
   constexpr Beside kRecorded[] = {Beside::other_program, Beside::other_loop};
-  refuse_unrecorded({.noun = "SFTTrainer",
-                     .key = "loop",
-                     .written = *section.find("implementation")->find("loop"),
-                     .recorded = kRecorded},
-                    kNotUnderSft, job, diagnostics);
+  refuse_unrecorded(
+      {.noun = loop.title.data(), .key = "loop", .written = written, .recorded = kRecorded},
+      kNotUnderTrl, job, diagnostics);
 }
 
 }  // namespace memest

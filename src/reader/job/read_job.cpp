@@ -179,7 +179,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
       job.training = std::move(read->spec);
       job.model.adapter = std::move(read->adapter);
       read_rest_of_model(root, job.model, diagnostics);
-      job.training->teacher = read_teacher(*training, diagnostics);
+      read_teacher(*training, job, diagnostics);
       const bool mixture = job.model.experts() != nullptr;
       job.scaled_margins = find_margins(job.training->implementation, mixture);
       job.source_margins = find_source_margins();
@@ -197,7 +197,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_torchtitan(root, job, diagnostics);
   check_nanotron(root, job, diagnostics);
   check_trainer(root, job, diagnostics);
-  check_sft(root, job, diagnostics);
+  check_trl(root, job, diagnostics);
   check_implementation(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);

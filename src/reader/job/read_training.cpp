@@ -40,10 +40,10 @@ class TrainingReader {
     const std::size_t before = diagnostics_.size();
     TrainingSpec spec;
     spec.seq_len = count("seq_len", 0);
-    spec.micro_batch = count("micro_batch", 1);
-    spec.gradient_accumulation = accumulation(spec.micro_batch);
     spec.implementation =
         read_implementation(training_.find("implementation"), context_.model, diagnostics_);
+    spec.micro_batch = count("micro_batch", row_of(spec.implementation.loop).prefers ? 2 : 1);
+    spec.gradient_accumulation = accumulation(spec.micro_batch);
     read_recipe(spec);
     adapt_recipe(spec.recipe, spec.implementation);
     read_hold_outputs(spec);

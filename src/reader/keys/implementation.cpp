@@ -34,7 +34,7 @@ constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
 constexpr Word kLayerSpecs[] = {{"te"}, {"local"}, {"legacy"}};
-constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}, {"sft"}};
+constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}, {"sft"}, {"dpo"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole"}};
 constexpr Word kTorches[] = {{"2.11"}, {"2.6"},  {"2.7"},  {"2.8"},  {"2.9"},
                              {"2.10"}, {"2.12"}, {"2.13"}, {"2.14"}, {"2.15"}};
@@ -139,9 +139,11 @@ constexpr Key kImplementationKeys[] = {
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",
-     .doc = "A plain training loop, nanoGPT's train.py (its model with 'hold_outputs' means it), "
-            "the transformers Trainer with accelerate, or TRL's SFTTrainer (sft), which recomputes "
-            "whole layers unless 'recompute' says otherwise."},
+     .doc =
+         "A plain training loop, nanoGPT's train.py (its model with 'hold_outputs' means it), "
+         "the transformers Trainer with accelerate, or TRL's SFTTrainer (sft) or DPOTrainer (dpo, "
+         "whose 'micro_batch' counts both answers of a pair), which recompute whole layers "
+         "unless 'recompute' says otherwise."},
     {.name = "compile",
      .shapes = {choice(kCompiles)},
      .fallback = "off",

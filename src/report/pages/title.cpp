@@ -98,7 +98,8 @@ std::string setting_of(const Job& job) {
     if (const std::int64_t layers = job.training->offloaded_layers; layers > 0) {
       parts.push_back(fmt::format("saved tensors of {} layers on the host", layers));
     }
-    if (const auto& teacher = job.training->teacher) {
+    const auto& teacher = job.training->teacher;
+    if (teacher != nullptr && teacher->use == TeacherUse::distillation) {
       parts.push_back("taught by " + teacher->model.name);
     }
   }

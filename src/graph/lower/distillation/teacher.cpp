@@ -57,7 +57,9 @@ LoweringPolicy policy_of_teacher(const LoweringPolicy& student) {
   policy.weights = student.teacher->weights;
   if (!policy.autocast) policy.compute = policy.weights;
   policy.gradients = false;
-  policy.frozen = true;
+  // A reference's own weights require gradients: under no_grad too autocast keeps their copies.
+  policy.frozen = student.teacher->use != TeacherUse::reference;
+  policy.reference_is_model = student.teacher->use == TeacherUse::own_reference;
   policy.dropout = false;
   policy.key_value_cache = false;
   policy.embeddings_want_gradient = false;
@@ -69,17 +71,19 @@ LoweringPolicy policy_of_teacher(const LoweringPolicy& student) {
 
 std::optional<Unavailable> append_teacher(const LoweringPolicy& policy, Graph& graph) {
   if (policy.teacher == nullptr) return std::nullopt;
+  const bool distils = policy.teacher->use == TeacherUse::distillation;
   std::variant<Graph, Unavailable> lowered =
       lower(policy.teacher->model, policy_of_teacher(policy));
   if (auto* refused = std::get_if<Unavailable>(&lowered)) {
-    return Unavailable{"of the teacher: " + std::move(refused->sentence)};
+    return Unavailable{(distils ? "of the teacher: " : "of the reference: ") +
+                       std::move(refused->sentence)};
   }
   auto& teacher = std::get<Graph>(lowered);
   const InNumbers in_numbers(teacher.sizes);
   const std::size_t first = graph.blocks.size();
   for (Block& block : teacher.blocks) {
     in_numbers.write(block);
-    block.name.insert(0, "teacher's ");
+    block.name.insert(0, distils ? "teacher's " : "reference's ");
     block.checkpointable = false;  // no unit of the student's
     graph.blocks.push_back(std::move(block));
   }

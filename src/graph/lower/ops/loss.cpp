@@ -97,16 +97,6 @@ Block fused_loss_block(const DecoderContext& context) {
   return std::move(block).take(loss);
 }
 
-/// The loss of tiles of the logits, from the last hidden state.
-Block tiled_loss_block(const DecoderContext& context) {
-  const Dimensions& dims = context.dims;
-  BlockBuilder block("loss", context.precision());
-  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, context.policy.weights);
-  const TensorId loss = sft_loss(block, context, hidden);
-  end_of_model(block, context);
-  return std::move(block).take(loss);
-}
-
 /// The sum of the logits, in their type; under autocast in fp32. Its gradient is a number, seen as
 /// the logits, which autocast's is cast to.
 Block sum_block(const DecoderContext& context) {
@@ -194,7 +184,9 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
 
 Block loss_block(const DecoderContext& context) {
   if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
-  if (takes_tiles(context)) return tiled_loss_block(context);
+  if (takes_tiles(context)) {
+    return prefers(context) ? preference_loss_block(context) : sft_loss_block(context);
+  }
   if (context.liger().fused_linear_cross_entropy) return fused_loss_block(context);
   const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
   if (shards && context.compiles_loss()) return compiled_shards_block(context);

@@ -11,6 +11,7 @@
 #include "graph/lower/distillation/distillation.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/trl/trl.hpp"
 #include "graph/lower/vision/vision.hpp"
 #include "graph/parameters/quantized_parameters.hpp"
 
@@ -43,6 +44,7 @@ class PartWriter {
     wanted = append_layers(part, wanted);
     if (!part.head) return;
     append(head(wanted));
+    if (prefers(context_)) append(sequence_log_probs_block(context_));
     if (context_.policy.gradients) append(loss());
   }
 

@@ -76,16 +76,16 @@ class Pass {
 
 class Tiles {
  public:
-  Tiles(BlockBuilder& block, const DecoderContext& context, TensorId rows, TensorId targets)
+  Tiles(BlockBuilder& block, const DecoderContext& context, const TileRows& given)
       : block_(block),
         context_(context),
-        rows_(rows),
-        targets_(targets),
+        rows_(given.rows),
+        targets_(given.targets),
         compute_(context.policy.autocast ? context.policy.compute : context.policy.weights),
         casts_(compute_ != context.policy.weights),
         tokens_(checked_multiply(context.policy.micro_batch, context.policy.seq_len - 1)),
         vocab_(context.decoder.vocab_size),
-        count_(block.tensor(rows).shape.front()) {
+        count_(block.tensor(given.rows).shape.front()) {
     const Dimensions& dims = context.dims;
     const Shape shape = {dims.v, dims.embedding};
     weight_ = context.decoder.tied_embeddings ? block.tied_parameter({kTiledHead, "weight"}, shape)
@@ -95,33 +95,38 @@ class Tiles {
     if (casts_) make_casts();
   }
 
-  TargetScores write() {
+  TargetScores write(AskedNumbers asked) {
     const Expr& v = context_.dims.v;
     const TensorId logits = block_.alias({kTiledHead, "all logits"}, rows_, {count_, v});
     block_.tensor(logits).dtype = compute_;
     const TensorId log_z = block_.make({kTiledHead, "log_z"}, {count_}, DType::fp32);
-    TargetScores scores{block_.make({kTiledHead, "log_probs"}, {count_}, DType::fp32),
-                        block_.make({kTiledHead, "entropy"}, {count_}, DType::fp32),
-                        block_.make({kTiledHead, "is_top1"}, {count_}, DType::boolean)};
+    TargetScores scores{block_.make({kTiledHead, "log_probs"}, {count_}, DType::fp32), {}};
+    const auto answer = [&](std::string_view name, DType dtype) {
+      scores.others.push_back(block_.make({kTiledHead, name}, {count_}, dtype));
+    };
+    if (asked.entropy_and_top1) answer("entropy", DType::fp32);
+    if (asked.mean_logits) answer("mean_logits", DType::fp32);
+    if (asked.entropy_and_top1) answer("is_top1", DType::boolean);
     Op op;
     op.kind = OpKind::linear;
     op.name = kTiledHead;
     op.compute = compute_;
     op.inputs = {rows_, weight_, targets_};
-    op.outputs = {logits, log_z, scores.log_probs, scores.entropy, scores.is_top1};
-    op.saved = {rows_, targets_, log_z, scores.entropy};
+    op.outputs = {logits, log_z, scores.log_probs};
+    op.saved = {rows_, targets_, log_z};
+    op.outputs.insert(op.outputs.end(), scores.others.begin(), scores.others.end());
+    if (asked.entropy_and_top1) op.saved.push_back(scores.others.front());
     op.saves_behind = true;
     op.multiplies_again = true;
     op.workspace = Workspace::cublas;
     op.kernels = count_of(tokens_, kTileTokens) * count_of(vocab_, kTileWidth);
-    write_forward(op);
+    write_forward(op, asked);
     write_backward(op);
     const Expr flops = Expr(2) * count_ * v * context_.dims.embedding;
     const auto gradients = static_cast<std::int64_t>(op.gradients.size());
     block_.emit(std::move(op), {flops, Expr(gradients + 1) * flops});
-    for (const TensorId id : {log_z, scores.entropy, scores.is_top1}) {
-      block_.set_needs_gradient(id, false);
-    }
+    block_.set_needs_gradient(log_z, false);
+    for (const TensorId id : scores.others) block_.set_needs_gradient(id, false);
     scores.log_probs = passed_tiles(scores.log_probs, block_.tensor(logits).bytes());
     return scores;
   }
@@ -168,7 +173,29 @@ class Tiles {
     return scratch(block_, {kTiledHead, name}, {count_}, dtype);
   }
 
-  void write_forward(Op& op) {
+  /// Behind the tiles: log_z, log-probabilities, and what was asked for beside.
+  void write_answers(Pass& pass, const Op& op, AskedNumbers asked) {
+    const TensorId logarithm = vector("logarithm");
+    pass.make(logarithm);
+    pass.make(op.outputs[1]);
+    pass.drop(logarithm);
+    pass.make(op.outputs[2]);
+    std::size_t next = 3;
+    if (asked.entropy_and_top1) {
+      const TensorId ratio = vector("ratio");
+      pass.make(ratio);
+      pass.make(op.outputs[next++]);
+      pass.drop(ratio);
+    }
+    if (asked.mean_logits) pass.make(op.outputs[next++]);
+    if (!asked.entropy_and_top1) return;
+    const TensorId highest = vector("highest", DType::boolean);
+    const TensorId first = vector("first of the highest", DType::boolean);
+    for (const TensorId id : {highest, first, op.outputs[next]}) pass.make(id);
+    for (const TensorId id : {highest, first}) pass.drop(id);
+  }
+
+  void write_forward(Op& op, AskedNumbers asked) {
     constexpr std::array<std::string_view, 7> kStatistics = {
         "running maximum",   "sum of exponentials", "weighted sum",       "sum of squares",
         "sum of the scores", "before the target",   "score of the target"};
@@ -181,19 +208,7 @@ class Tiles {
     pass.make(buffer_);
     std::optional<TensorId> part;
     const std::optional<TensorId> rows = run_tiles(pass, false, part);
-    const TensorId logarithm = vector("logarithm");
-    pass.make(logarithm);
-    pass.make(op.outputs[1]);
-    pass.drop(logarithm);
-    pass.make(op.outputs[2]);
-    const TensorId ratio = vector("ratio");
-    pass.make(ratio);
-    pass.make(op.outputs[3]);
-    pass.drop(ratio);
-    const TensorId highest = vector("highest", DType::boolean);
-    const TensorId first = vector("first of the highest", DType::boolean);
-    for (const TensorId id : {highest, first, op.outputs[4]}) pass.make(id);
-    for (const TensorId id : {highest, first}) pass.drop(id);
+    write_answers(pass, op, asked);
     for (const TensorId id : statistics) pass.drop(id);
     if (rows) pass.drop(*rows);
     pass.drop(buffer_);
@@ -287,9 +302,9 @@ class Tiles {
 
 }  // namespace
 
-TargetScores scores_of_tiles(BlockBuilder& block, const DecoderContext& context, TensorId hidden,
-                             TensorId targets) {
-  return Tiles(block, context, hidden, targets).write();
+TargetScores scores_of_tiles(BlockBuilder& block, const DecoderContext& context,
+                             const TileRows& rows, AskedNumbers asked) {
+  return Tiles(block, context, rows).write(asked);
 }
 
 }  // namespace memest

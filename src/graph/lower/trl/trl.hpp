@@ -1,8 +1,9 @@
-// TRL's part of a training step (trl 1.16): the output head and the loss of its trainers, which
+// TRL's part of a training step (trl 1.16): the output head and the losses of its trainers, which
 // make log-probabilities of the targets without whole logits.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "graph/lower/ops/decoder_context.hpp"
 
@@ -10,6 +11,9 @@ namespace memest {
 
 /// Whether the program around the model takes its loss from tiles of the logits.
 [[nodiscard]] bool takes_tiles(const DecoderContext& context);
+/// Whether that loss is one of preferences: the model ends with log-probabilities, which a
+/// reference answers too.
+[[nodiscard]] bool prefers(const DecoderContext& context);
 
 /// Whether the program passes a mask of the tokens that are no padding with every batch.
 [[nodiscard]] bool passes_token_mask(const DecoderContext& context);
@@ -25,7 +29,7 @@ struct SelectedRows {
   Shape shape;  ///< of the result
 };
 TensorId selected_rows(BlockBuilder& block, const SelectedRows& part);
-/// `x` of selected tokens, set in zeros where `mask` of `shape` selects.
+/// `x` of selected tokens, set in zeros where `mask` selects.
 struct Scattered {
   std::string_view name;
   TensorId x = 0;
@@ -33,17 +37,54 @@ struct Scattered {
 };
 TensorId scattered(BlockBuilder& block, const Scattered& part);
 
-/// The head's answer for each target, of selected tokens.
+/// A head is asked for these of each target beside its log-probability.
+struct AskedNumbers {
+  bool entropy_and_top1 = false;
+  bool mean_logits = false;
+};
 struct TargetScores {
   TensorId log_probs = 0;
-  TensorId entropy = 0;
-  TensorId is_top1 = 0;
+  std::vector<TensorId> others;  ///< in the order in which they are made
 };
 /// ChunkedLogProbFunction: tiles of the logits, twice.
-TargetScores scores_of_tiles(BlockBuilder& block, const DecoderContext& context, TensorId hidden,
-                             TensorId targets);
+struct TileRows {
+  TensorId rows = 0;
+  TensorId targets = 0;
+};
+TargetScores scores_of_tiles(BlockBuilder& block, const DecoderContext& context,
+                             const TileRows& rows, AskedNumbers asked);
+
+/// The answer of a head that was given targets (add_fused_lm_head): of all tokens but the last.
+struct HeadAnswer {
+  TensorId mask = 0;  ///< of those that are targets
+  TensorId log_probs = 0;
+  std::vector<TensorId> others;
+  struct OwnLoss {
+    TensorId targets = 0;  ///< their number, at least one
+    TensorId loss = 0;
+  };
+  OwnLoss own_loss;  ///< which nothing reads
+};
+struct HeadCall {
+  TensorId hidden = 0;
+  TensorId labels = 0;  ///< by tokens
+  AskedNumbers asked = {};
+};
+HeadAnswer fused_head(BlockBuilder& block, const DecoderContext& context, const HeadCall& call);
+
+/// torch.sum of booleans, which sums them as integers of 64 bits.
+TensorId counted_flags(BlockBuilder& block, Place place, TensorId flags);
+/// A number made of `of`, without a gradient.
+TensorId reduced_to_number(BlockBuilder& block, Place place, TensorId of, DType dtype);
 
 /// SFTTrainer.compute_loss from the last hidden state on, with what it counts for its report.
-TensorId sft_loss(BlockBuilder& block, const DecoderContext& context, TensorId hidden);
+Block sft_loss_block(const DecoderContext& context);
+
+/// DPOTrainer's: log-probabilities of whole sequences, of the model or its reference; and the loss
+/// of both. The labels are the program's, of completions alone.
+inline constexpr std::string_view kCompletionLabels = "completion labels";
+inline constexpr std::string_view kReferenceLogProbs = "reference log-probs";
+Block sequence_log_probs_block(const DecoderContext& context);
+Block preference_loss_block(const DecoderContext& context);
 
 }  // namespace memest

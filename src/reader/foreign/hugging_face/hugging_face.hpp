@@ -53,7 +53,7 @@ void write_recompute(ForeignImport& file, CheckpointHabit habit);
 std::span<const WordPair> trainer_optimizers();
 void write_optimizer(ForeignImport& file, std::string_view key, bool adapts);
 /// Clipping, Liger's kernels, torch.compile and the loop.
-void write_loop(ForeignImport& file);
+void write_loop(ForeignImport& file, std::string_view loop = "trainer");
 
 /// Adapters of peft, and the weights below them.
 struct LoraNames {

@@ -196,9 +196,9 @@ void write_optimizer(ForeignImport& file, std::string_view key, bool adapts) {
   file.write("training.optimizer", row->own, {key});
 }
 
-void write_loop(ForeignImport& file) {
+void write_loop(ForeignImport& file, std::string_view loop) {
   file.write("training.implementation.name", "transformers", {"the Trainer"});
-  file.write("training.implementation.loop", "trainer", {"the Trainer"});
+  file.write("training.implementation.loop", loop, {"the Trainer"});
   constexpr std::string_view kNorm = "max_grad_norm";
   constexpr std::string_view kLaunched = "launch.deepspeed_config.gradient_clipping";
   const std::string_view key = file.written({kNorm, kLaunched});

@@ -1,5 +1,7 @@
 // TRL's command line as a file: `trl sft --config FILE`, SFTConfig with ModelConfig and
 // ScriptArguments of 1.x, and the names that releases before have.
+#include <algorithm>
+
 #include "reader/foreign/hugging_face/accelerate_keys.hpp"
 #include "reader/foreign/hugging_face/hugging_face.hpp"
 #include "reader/foreign/hugging_face/trainer_keys.hpp"
@@ -25,8 +27,31 @@ std::optional<HalfType> loaded_type(const ForeignImport& file) {
   return weights_of(file.text(key, "float32"));
 }
 
+constexpr std::string_view kCodes = "load_in_4bit";
+
+/// Whether SFTTrainer's own loss is known: of release 1.16 on one GPU, beside what runs of it were
+/// recorded with (reader/frameworks/trainer.cpp).
+bool follows_loss(const ForeignImport& file) {
+  constexpr std::string_view kOthers[] = {"packing",
+                                          "padding_free",
+                                          kCodes,
+                                          "use_liger",
+                                          "use_liger_kernel",
+                                          "torch_compile",
+                                          "activation_offloading",
+                                          "gradient_checkpointing_kwargs.use_reentrant"};
+  const bool alone = file.count("launch.num_processes").value_or(1) == 1 && !has_deepspeed(file) &&
+                     !has_fsdp(file);
+  const bool sdpa = file.text("attn_implementation", "sdpa") == "sdpa";
+  const bool fp16 =
+      loaded_type(file) == HalfType::fp16 || autocast_of(file, HalfType::bf16) == HalfType::fp16;
+  const bool older = file.find("max_seq_length") != nullptr;
+  const bool whole = file.find("lora_modules_to_save") != nullptr;
+  return alone && sdpa && !fp16 && !older && !whole &&
+         std::ranges::none_of(kOthers, [&file](std::string_view key) { return file.flag(key); });
+}
+
 void write_job(ForeignImport& file) {
-  constexpr std::string_view kCodes = "load_in_4bit";
   const bool adapts = file.flag("use_peft");
   write_hub_model(file, kModel);
   write_batch(file, "per_device_train_batch_size", "8");
@@ -35,12 +60,20 @@ void write_job(ForeignImport& file) {
   write_precision(file, loaded_type(file), autocast_of(file, HalfType::bf16));
   write_recompute(file, CheckpointHabit::always);
   write_optimizer(file, "optim", adapts);
-  write_loop(file);
+  const bool follows = follows_loss(file);
+  write_loop(file, follows ? "sft" : "trainer");
   write_sharing(file, "2");
   if (adapts) write_lora(file, kLora);
   if (file.flag(kCodes)) {
     write_codes(file, {kCodes, "bnb_4bit_quant_type", "use_bnb_nested_quant", "false"});
     if (adapts) file.write(adapter_key(file, kLora, "dtype"), "model", {kCodes});
+  }
+  if (follows) {
+    file.note(
+        "it is read as a file of trl sft: every sequence counts as full, and every token has a "
+        "loss",
+        "--set training.implementation.loop=trainer for several GPUs, with the model's loss");
+    return;
   }
   file.note("it is read as a file of trl sft, whose own loss and metrics are not followed",
             "the loss is the model's, over whole logits; every sequence has the full length");

@@ -1,17 +1,20 @@
-// TRL's SFTTrainer: the closed form held to the replay, FLOPs, what it makes in place of logits,
-// and what it refuses.
+// TRL's trainers: the closed form held to the replay, FLOPs, what it makes in place of logits, and
+// what it refuses.
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 
 #include "../draws.hpp"
 #include "jobs.hpp"
 #include "memest/memory/ledger.hpp"
+#include "memest/plan/estimate.hpp"
 #include "memest/plan/step_memory.hpp"
+#include "memest/reader/read_job.hpp"
 #include "memest/time/flops.hpp"
 #include "memest/time/work.hpp"
 #include "plan/layouts/refusal.hpp"
@@ -55,6 +58,13 @@ std::string refusal_of(const std::string& spec) {
   const auto memory = step_memory_of(test::job_from(spec));
   const auto* reason = std::get_if<Unavailable>(&memory);
   return reason == nullptr ? "" : reason->sentence;
+}
+
+/// The first mistake of a spec.
+std::string error_of(const std::string& spec) {
+  const Checked<Job> job =
+      read_job(std::make_shared<const SourceText>(SourceText{"spec.yaml", spec}));
+  return job.ok() ? "" : job.diagnostics().front().message;
 }
 
 TEST_CASE("around tiles of logits the closed form is near the replay") {
@@ -102,13 +112,72 @@ TEST_CASE("the head multiplies once in the forward, and once more in the backwar
 TEST_CASE("what a mask of tokens would make masks of is refused, and several GPUs are no plan") {
   CHECK(refusal_of(llama("micro_batch: 1, seq_len: 128, implementation: {name: transformers, "
                          "loop: sft, attention: eager}"))
-            .find("passes a mask of tokens") != std::string::npos);
+            .find("pass a mask of tokens") != std::string::npos);
   const Job job = test::job_from(sft("micro_batch: 1, seq_len: 128"));
   CHECK(layout_choices(job, 1).size() == 1);
   CHECK(only_alone(job) != nullptr);
   Job open = job;
   open.given.recompute = false;
   CHECK(recompute_choices(open).size() == 2);
+}
+
+std::string dpo(const std::string& training) {
+  return llama(training + ", implementation: {name: transformers, loop: dpo}");
+}
+
+constexpr const char* kPairs = "seq_len: 128, precision: bf16";
+
+TEST_CASE("DPOTrainer's reference is the model without its adapters, or a copy of it") {
+  const Job copied = test::job_from(dpo(kPairs));
+  const Job shared = test::job_from(
+      dpo(std::string(kPairs) + ", adapter: {lora: {rank: 8, targets: [q_proj], dropout: 0.1}}"));
+  CHECK(copied.training->teacher->use == TeacherUse::reference);
+  CHECK(shared.training->teacher->use == TeacherUse::own_reference);
+  CHECK(!shared.training->teacher->model.adapter);
+  CHECK(!shared.training->dropout);
+  CHECK(std::holds_alternative<FullRecompute>(copied.training->recompute));
+}
+
+TEST_CASE("a step of preferences has the model's FLOPs, and a forward of the reference beside") {
+  const Job pairs = test::job_from(dpo(kPairs));
+  const Job alone = test::job_from(sft(std::string(kPairs) + ", micro_batch: 2"));
+  const FlopsEstimate flops = count_flops(test::steps_of(pairs).graph, pairs);
+  const FlopsEstimate of_one = count_flops(test::steps_of(alone).graph, alone);
+  CHECK(flops.forward.value() == 2 * of_one.forward.value());
+  CHECK(flops.backward.value() == of_one.backward.value());
+}
+
+TEST_CASE("a batch of pairs has an even number of sequences, two where nothing is written") {
+  Job job = test::job_from(dpo(kPairs));
+  CHECK(job.training->micro_batch == 2);
+  for (const BatchChoice& batch : batch_choices(job, job.parallelism)) {
+    CHECK(batch.micro_batch % 2 == 0);
+  }
+  CHECK(error_of(dpo(std::string(kPairs) + ", micro_batch: 3")) ==
+        "a batch of pairs has an even number of sequences");
+  job.hardware.memory = Bytes(std::int64_t{2} << 30);
+  const JobEstimate estimate = estimate_job(job);
+  const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+  REQUIRE(memory.largest_micro_batch.has_value());
+  CHECK(*memory.largest_micro_batch > 2);
+  CHECK(*memory.largest_micro_batch % 2 == 0);
+}
+
+TEST_CASE("what TRL's trainers do not run, or no run was recorded with, is refused by name") {
+  const auto beside = [](const std::string& keys, const std::string& rest = "") {
+    return error_of(dpo(std::string(kPairs) + keys) + rest);
+  };
+  CHECK(beside(", adapter: {lora: {rank: 8, targets: [q_proj, lm_head]}}") ==
+        "DPOTrainer with an adapter of the output head is not available yet");
+  CHECK(error_of(sft("micro_batch: 1, seq_len: 128, adapter: {lora: {rank: 8, targets: "
+                     "[lm_head]}}")) ==
+        "SFTTrainer with an adapter of the output head is not available yet");
+  CHECK(beside(", recompute: selective") ==
+        "DPOTrainer beside other recompute than of whole layers is not available yet");
+  CHECK(beside(", teacher: {model: llama-3.2-1b}") ==
+        "DPOTrainer beside a teacher is not available yet");
+  CHECK(std::string(only_alone(test::job_from(dpo(kPairs)))) ==
+        "DPOTrainer on several GPUs is not available yet");
 }
 
 }  // namespace
