@@ -41,9 +41,9 @@ inline constexpr std::array kAttentionKernels = {
     AttentionKernel::textbook};
 
 enum class LossKernel : std::uint8_t {
-  upcast,  ///< logits cast to fp32, then cross-entropy (transformers)
-  plain,   ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
-  chunked,         ///< as upcast, one part of the sequences after another (torchtitan, March 2025)
+  upcast,   ///< logits cast to fp32, then cross-entropy (transformers)
+  plain,    ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
+  chunked,  ///< as upcast, one part of the sequences after another (torchtitan, March 2025)
   vocab_parallel,  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
   te               ///< as vocab_parallel by Transformer Engine's kernel, on the logits as they are
 };
