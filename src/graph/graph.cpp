@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 namespace memest {
 namespace {
@@ -133,12 +134,27 @@ Expr Block::saved_cast_bytes() const {
 Expr Block::selectively_kept_bytes() const {
   Expr bytes;
   for (const Op& op : ops) {
-    if (!op.kept_selectively) continue;
-    for (const TensorId id : op.outputs) {
-      if (tensors[id].storage == id) bytes += tensors[id].bytes();
-    }
+    for (const TensorId id : kept_by_list(op)) bytes += tensors[id].bytes();
   }
   return bytes;
+}
+
+std::vector<TensorId> Block::kept_by_list(const Op& op) const {
+  std::vector<TensorId> kept;
+  if (op.kept_selectively) {
+    std::ranges::copy_if(op.outputs, std::back_inserter(kept),
+                         [this](TensorId id) { return tensors[id].storage == id; });
+  }
+  // A listed call makes others on the way, which the op drops behind it.
+  std::vector<bool> made(op.forward_scratch.size(), false);
+  for (const Step& step : op.forward_steps) {
+    if (step.tensor >= made.size()) continue;
+    const bool listed = op.keeps_selectively(step);
+    if (step.kind == StepKind::allocate) made[step.tensor] = listed;
+    if (step.kind != StepKind::free || !made[step.tensor] || listed) continue;
+    kept.push_back(op.forward_scratch[step.tensor]);
+  }
+  return kept;
 }
 
 Expr Block::forward_flops() const {

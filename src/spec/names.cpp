@@ -189,6 +189,8 @@ std::string_view name_of(LossKernel kernel) {
       return "upcast";
     case LossKernel::plain:
       return "plain";
+    case LossKernel::chunked:
+      return "chunked";
     case LossKernel::vocab_parallel:
       return "vocab-parallel";
     case LossKernel::te:
@@ -226,18 +228,6 @@ std::string_view name_of(TeRelease release) {
       return "2.9";
     case TeRelease::te_2_11:
       return "2.11";
-  }
-  return {};
-}
-
-std::string_view name_of(TorchtitanRelease release) {
-  switch (release) {
-    case TorchtitanRelease::dec_2024:
-      return "2024-12";
-    case TorchtitanRelease::v0_1_0:
-      return "0.1.0";
-    case TorchtitanRelease::v0_2_2:
-      return "0.2.2";
   }
   return {};
 }

@@ -129,11 +129,11 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
       recomputations_of(graph, *job.training, layers_of_stages(graph, job));
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     for (std::size_t op = 0; op < recomputed[block].size(); ++op) {
-      if (recomputed[block][op] == 0) continue;
+      if (recomputed[block][op].whole == 0) continue;
       const Op& repeated = graph.blocks[block].ops[op];
       // A recomputed forward is work that hardware does and the model does not need: HFU counts it,
       // MFU does not.
-      const Flops more = repeated.forward.flops.flops(sizes) * recomputed[block][op];
+      const Flops more = repeated.forward.flops.flops(sizes) * recomputed[block][op].whole;
       result.backward += more;
       result.computed += computed_of(repeated, more);
     }

@@ -58,7 +58,8 @@ std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<Op
     passes.backward +=
         prices[i].backward.at(outlook) / share + prices[i].backward_messages.at(outlook);
     // Layers of a block may differ in whether they are recomputed: each gets the mean.
-    passes.recompute += op.recomputations / op.executions * forward;
+    passes.recompute += op.recomputations / op.executions * forward +
+                        op.recasts / op.executions * prices[i].casts.at(outlook) / share;
     passes.weights += prices[i].weights / share;
     const auto launched = [](const auto& calls, const auto& messages) {
       return static_cast<double>(calls.size() + messages.size());
@@ -66,7 +67,7 @@ std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<Op
     const double launches = launched(op.forward_calls, op.forward_messages);
     passes.launches.forward += launches;
     passes.launches.backward += launched(op.backward_calls, op.backward_messages);
-    passes.launches.recompute += op.recomputations / op.executions * launches;
+    passes.launches.recompute += (op.recomputations * launches + op.recasts) / op.executions;
   }
   for (std::size_t block = 0; block < costs.size(); ++block) {
     costs[block].weights = work.weights[block].all;

@@ -91,6 +91,7 @@ std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws) {
   prices.reserve(work.ops.size());
   for (const OpWork& op : work.ops) {
     prices.push_back({.forward = price_of_calls(op.forward_calls, laws),
+                      .casts = op.recasts > 0 ? laws.price(op.forward_calls.front()) : CallPrice{},
                       .backward = price_of_calls(op.backward_calls, laws),
                       .forward_messages = {},
                       .backward_messages = {},

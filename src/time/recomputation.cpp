@@ -1,6 +1,7 @@
 #include "time/recomputation.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "memest/diag/expect.hpp"
@@ -66,6 +67,12 @@ std::vector<BlockReruns> whole_block_reruns(const Graph& graph, const TrainingSp
   return reruns;
 }
 
+/// A float8 linear casts its operands by calls of their own.
+bool runs_other_calls(const Op& op) {
+  return std::ranges::any_of(op.forward_steps,
+                             [](const Step& step) { return step.of == StepOf::other; });
+}
+
 std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
   std::vector<std::int64_t> executions(graph.blocks.size(), 0);
   for (const BlockRun& run : graph.order) executions[run.block] += run.repeat;
@@ -77,10 +84,10 @@ Recomputations recompute_parts(const Graph& graph, const SelectiveRecompute& par
   Recomputations result;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const Block& described = graph.blocks[block];
-    result.emplace_back(described.ops.size(), 0);
+    result.emplace_back(described.ops.size(), Recomputation{});
     if (!described.checkpointable) continue;
     for (std::size_t i = 0; i < described.ops.size(); ++i) {
-      if (runs_again(parts, described.ops[i])) result[block][i] = executions[block];
+      if (runs_again(parts, described.ops[i])) result[block][i].whole = executions[block];
     }
   }
   return result;
@@ -99,11 +106,15 @@ Recomputations recomputations_of(const Graph& graph, const TrainingSpec& trainin
     // A region that is compiled with its checkpoint leaves out what no backward reads.
     const std::size_t reached =
         plan.stops_early ? ops_before_early_stop(graph.blocks[block]) : ops.size();
-    result.emplace_back(ops.size(), reruns[block].whole);
-    for (std::size_t op = 0; op < reached; ++op) result[block][op] += reruns[block].stopped_early;
+    result.emplace_back(ops.size(), Recomputation{.whole = reruns[block].whole});
+    for (std::size_t op = 0; op < reached; ++op) {
+      result[block][op].whole += reruns[block].stopped_early;
+    }
     // _CachedTorchDispatchMode takes listed results from its storage, so these are not run again.
     for (std::size_t op = 0; plan.selects && op < ops.size(); ++op) {
-      if (ops[op].kept_selectively) result[block][op] = 0;
+      if (!ops[op].kept_selectively) continue;
+      const std::int64_t times = std::exchange(result[block][op].whole, 0);
+      if (runs_other_calls(ops[op])) result[block][op].casts = times;
     }
   }
   return result;

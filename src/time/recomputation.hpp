@@ -11,9 +11,14 @@
 
 namespace memest {
 
-/// For each block of a graph, and each op of the block: how often its forward is recomputed in one
-/// micro-step.
-using Recomputations = std::vector<std::vector<std::int64_t>>;
+/// How often an op's forward is recomputed in one micro-step.
+struct Recomputation {
+  std::int64_t whole = 0;
+  std::int64_t casts = 0;  ///< these alone: a selective checkpoint kept the product
+};
+
+/// For each block of a graph, and each op of the block.
+using Recomputations = std::vector<std::vector<Recomputation>>;
 
 /// `stages` are the layers of each stage into which a pipeline cuts the graph's.
 Recomputations recomputations_of(const Graph& graph, const TrainingSpec& training,

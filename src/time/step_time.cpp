@@ -79,8 +79,8 @@ std::vector<RankRuns> runs_of_rank(const StepWork& work, const Job& job,
   return runs;
 }
 
-double recomputed_of(const OpWork& op, const RankRuns& runs) {
-  return runs.checkpointed * op.recomputations / std::max(op.executions, 1.0);
+double recomputed_of(double recomputations, const OpWork& op, const RankRuns& runs) {
+  return runs.checkpointed * recomputations / std::max(op.executions, 1.0);
 }
 
 /// The pass that takes most of the op's time decides what binds it and how it is known.
@@ -88,16 +88,16 @@ OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price
                   const RankRuns& runs) {
   const double share = step_share(place.job.hardware.gpu,
                                   place.job.training->implementation.framework, Outlook::expected);
-  const double executions = runs.forward;
-  const double forwards = executions + recomputed_of(op, runs);
-  const double forward = forwards * price.forward.expected;
-  const double backward = executions * price.backward.expected;
+  const double forwards = runs.forward + recomputed_of(op.recomputations, op, runs);
+  const double casts = recomputed_of(op.recasts, op, runs);
+  const double forward = forwards * price.forward.expected + casts * price.casts.expected;
+  const double backward = runs.forward * price.backward.expected;
   // A recomputed operation runs forward twice as often as backward.
   const CallPrice& longer = forward >= backward ? price.forward : price.backward;
   const double computed = share_that_runs(*op.op);
   const double micro_steps = place.work.micro_steps;
-  const auto of_all_passes = [&](double forward_amount, double backward_amount) {
-    return micro_steps * (forwards * forward_amount + executions * backward_amount);
+  const auto of_all_passes = [&](double first, double back, double cast) {
+    return micro_steps * (forwards * first + runs.forward * back + casts * cast);
   };
   return {.block = place.work.graph->blocks[op.block].name,
           .op = op.op->name,
@@ -105,8 +105,8 @@ OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price
           .seconds = Seconds(micro_steps * (forward + backward) / share),
           .bound = longer.bound,
           .intensity = op.forward.bytes > 0 ? computed * op.forward.flops / op.forward.bytes : 0,
-          .flops = computed * of_all_passes(op.forward.flops, op.backward.flops),
-          .bytes = of_all_passes(op.forward.bytes, op.backward.bytes),
+          .flops = computed * of_all_passes(op.forward.flops, op.backward.flops, 0),
+          .bytes = of_all_passes(op.forward.bytes, op.backward.bytes, op.forward.bytes),
           .origin = longer.origin};
 }
 
@@ -162,7 +162,7 @@ void add_ops(OpTimes& times, const StepPlace& place, const std::vector<RankRuns>
     times.add(time_of_op(op, place, place.prices[i], runs));
     const double steps = place.work.micro_steps;
     add_waiting(times, op.forward_messages, place.prices[i].forward_messages,
-                steps * (runs.forward + recomputed_of(op, runs)));
+                steps * (runs.forward + recomputed_of(op.recomputations, op, runs)));
     add_waiting(times, op.backward_messages, place.prices[i].backward_messages,
                 steps * runs.forward);
   }

@@ -205,7 +205,8 @@ StepWork work_of(const Graph& graph, const Job& job) {
       add_casts_of_weights(evaluated, sizes, work.micro_steps);
       evaluated.block = block;
       evaluated.executions = executions[block];
-      evaluated.recomputations = static_cast<double>(recomputed[block][op]);
+      evaluated.recomputations = static_cast<double>(recomputed[block][op].whole);
+      evaluated.recasts = static_cast<double>(recomputed[block][op].casts);
       work.ops.push_back(std::move(evaluated));
     }
   }

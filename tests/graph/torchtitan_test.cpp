@@ -1,6 +1,8 @@
 // What a layer of torchtitan keeps under tensor parallelism, and what it refuses.
 #include <catch2/catch_test_macros.hpp>
+#include <optional>
 #include <variant>
+#include <vector>
 
 #include "memest/graph/lower.hpp"
 #include "models.hpp"
@@ -88,9 +90,64 @@ TEST_CASE("torchtitan's compile leaves the loss eager up to March 2025, shards o
       return lowered(llama(), policy).blocks.back().compiled;
     };
     CHECK_FALSE(compiles_loss(TorchtitanRelease::dec_2024));
+    CHECK_FALSE(compiles_loss(TorchtitanRelease::mar_2025));
     CHECK(compiles_loss(TorchtitanRelease::v0_1_0));
     CHECK(compiles_loss(TorchtitanRelease::v0_2_2));
   }
+}
+
+TEST_CASE("torchtitan's list keeps float8 linears' largest values, and before February 2025 more") {
+  const auto kept_of = [](TorchtitanRelease release, std::optional<Float8Recipe> recipe) {
+    LoweringPolicy policy = torchtitan(1);
+    policy.implementation.torchtitan = release;
+    policy.capability = kHopper;
+    if (recipe) policy.float8 = Float8Linears{*recipe, false, {"output"}};
+    return layer(lowered(llama(), policy)).selectively_kept_bytes();
+  };
+  const Expr in_bf16 = kept_of(TorchtitanRelease::v0_2_2, {});
+  CHECK(kept_of(TorchtitanRelease::dec_2024, {}) == in_bf16);
+  // Seven linears of two operands, a number of two bytes each.
+  const Expr largest = in_bf16 + Expr(28);
+  for (const TorchtitanRelease release :
+       {TorchtitanRelease::v0_2_2, TorchtitanRelease::v0_1_0, TorchtitanRelease::mar_2025}) {
+    CHECK(kept_of(release, Float8Recipe::tensorwise) == largest);
+    CHECK(kept_of(release, Float8Recipe::rowwise) == in_bf16);
+  }
+  const Expr h = Symbol::hidden_size;
+  const Expr f = Symbol::ffn_size;
+  const Expr a = Expr(Symbol::heads) * Symbol::head_dim;
+  const Expr k = Expr(Symbol::kv_heads) * Symbol::head_dim;
+  const Expr inputs = Expr(Symbol::micro_batch) * Symbol::seq_len * (5 * h + a + f);
+  const Expr weights = 2 * h * (a + k) + 3 * h * f;
+  CHECK(kept_of(TorchtitanRelease::dec_2024, Float8Recipe::tensorwise) ==
+        largest + 2 * (inputs + weights));
+}
+
+TEST_CASE("torchtitan's chunked loss widens an eighth of the logits at a time") {
+  LoweringPolicy policy = torchtitan(1);
+  policy.implementation.torchtitan = TorchtitanRelease::mar_2025;
+  policy.implementation.loss = LossKernel::chunked;
+  const auto wide_of = [&](std::int64_t tokens) {
+    policy.seq_len = tokens;
+    std::vector<Expr> wide;
+    const Graph graph = lowered(llama(), policy);
+    for (const Op& op : graph.blocks.back().ops) {
+      if (op.kind != OpKind::cast) continue;
+      wide.push_back(graph.blocks.back().tensors[op.outputs.front()].elements());
+    }
+    return wide;
+  };
+  const Expr logits = Expr(Symbol::micro_batch) * Symbol::seq_len * Symbol::vocab_size;
+  CHECK(wide_of(128) == std::vector<Expr>(8, logits / Expr(8)));
+  // torch.chunk: 5 tokens each but for the last of 7 chunks.
+  const Expr row = Expr(Symbol::micro_batch) * Symbol::vocab_size;
+  CHECK(wide_of(33) ==
+        std::vector<Expr>{5 * row, 5 * row, 5 * row, 5 * row, 5 * row, 5 * row, 3 * row});
+  policy.tensor = 4;
+  policy.sequence_parallel = true;
+  policy.seq_len = 128;
+  CHECK(std::get<Unavailable>(lower(llama(), policy)).sentence ==
+        "torchtitan's chunked loss is available without tensor, context and pipeline parallelism");
 }
 
 TEST_CASE("torchtitan's tensor parallelism refuses whole sequences and uneven sizes") {

@@ -43,7 +43,8 @@ TEST_CASE(
   for (const char* release : {"0.2.2", "0.1.0"}) {
     for (const char* float8 : {"{}", "{all_gather: true}", "{filter_fqns: []}"}) {
       for (const char* training : {"micro_batch: 2, seq_len: 256", "micro_batch: 1, seq_len: 2048",
-                                   "micro_batch: 2, seq_len: 1024, recompute: full"}) {
+                                   "micro_batch: 2, seq_len: 1024, recompute: full",
+                                   "micro_batch: 2, seq_len: 1024, recompute: selective"}) {
         for (const int data : {1, 4}) {
           if (data == 1 && std::string(float8) == "{all_gather: true}") continue;
           OverTensorRanks of{.release = release, .float8 = float8, .training = training};

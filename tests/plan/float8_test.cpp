@@ -54,7 +54,9 @@ class Specs : test::Draws {
                         << ", seq_len: " << one_of(64, 128, 512, 1024)
                         << ", precision: " << (sharded ? "fsdp2-bf16" : unsharded)
                         << ", optimizer: {name: " << one_of("adamw", "sgd")
-                        << ", implementation: fused}, recompute: " << one_of("none", "none", "full")
+                        << ", implementation: fused}, recompute: "
+                        << (titan ? one_of("none", "selective", "full")
+                                  : one_of("none", "none", "full"))
                         << ", gradient_accumulation: " << one_of(1, 2)
                         << ", clip_gradients: " << flag()
                         << ", implementation: " << (titan ? "torchtitan" : "transformers")
@@ -250,7 +252,7 @@ TEST_CASE("a plan shares beside float8 linears what an estimate answers: DDP and
 }
 
 TEST_CASE(
-    "a plan recomputes beside float8 linears nothing or whole layers, compiled ones by choice") {
+    "a plan recomputes beside float8 linears nothing or whole layers, torchtitan's by choice") {
   const auto selects = [](const std::string& implementation) {
     const Job job =
         test::job_from(llama("seq_len: 512, float8: {}, implementation: " + implementation));
@@ -258,8 +260,25 @@ TEST_CASE(
       return std::holds_alternative<SelectiveRecompute>(recompute);
     });
   };
-  CHECK_FALSE(selects("torchtitan"));
+  CHECK_FALSE(selects("transformers"));
+  CHECK(selects("torchtitan"));
   CHECK(selects("{name: torchtitan, compile: blocks}"));
+}
+
+TEST_CASE("a selective checkpoint casts the operands of the products again that it keeps") {
+  const Job job = test::job_from(
+      llama("seq_len: 512, float8: {}, recompute: selective, implementation: torchtitan"));
+  const StepMemory step = test::steps_of(job);
+  std::string multiplied;
+  std::string cast;
+  for (const OpWork& op : work_of(step.graph, job).ops) {
+    if (op.op->kind != OpKind::linear || op.op->name == "lm_head") continue;
+    if (op.recomputations > 0) multiplied += std::string(op.op->name) + " ";
+    if (op.recasts > 0) cast += std::string(op.op->name) + " ";
+    CHECK(op.recomputations + op.recasts == 2);
+  }
+  CHECK(multiplied == "k_proj o_proj up_proj ");
+  CHECK(cast == "q_proj v_proj gate_proj down_proj ");
 }
 
 /// A LLaMA over FSDP2 whose layers torchtitan compiles.

@@ -57,10 +57,17 @@ TEST_CASE("float8 linears are those of transformers and torchtitan, where a run 
         "float8 linears under the precision 'fp8' is not available yet (use bf16, fp32 or "
         "amp-bf16)");
   CHECK(error_of("precision: bf16, float8: {}, recompute: selective") ==
-        "selective recompute beside eager float8 linears is not available yet (set 'recompute' to "
-        "none or full, or 'compile: blocks' in 'implementation')");
-  CHECK(error_of("float8: {}, recompute: selective, implementation: {name: torchtitan, compile: "
-                 "blocks}") == "ok");
+        "selective recompute beside float8 linears in another program than torchtitan is not "
+        "available yet (set 'recompute' to none or full)");
+  for (const char* layers : {"off", "blocks"}) {
+    CHECK(
+        error_of("float8: {}, recompute: selective, implementation: {name: torchtitan, compile: " +
+                 std::string(layers) + "}") == "ok");
+  }
+  CHECK(error_of("float8: {recipe: rowwise}, implementation: {name: torchtitan, torchtitan: "
+                 "2024-12}") ==
+        "torchtitan of 2024-12 scales float8 linears by tensors alone (set 'recipe' to tensorwise, "
+        "or write 'torchtitan: 2025-03' in 'implementation')");
   CHECK(error_of("precision: bf16, float8: {all_gather: true}") ==
         "FSDP2 alone gathers weights in fp8 (write 'fsdp: {version: 2}' in 'parallelism')");
   CHECK(error_of("float8: {recipe: rowwise, all_gather: true}",

@@ -1,4 +1,4 @@
-// What a spec says of Liger's kernels, and where it is refused.
+// What a spec says of Liger's kernels and of losses, and where it is refused.
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
 #include <string>
@@ -46,6 +46,15 @@ TEST_CASE("a map of Liger's kernels leaves the others as Liger patches them by d
   CHECK(some.rms_norm);
   CHECK_FALSE(some.gated);
   CHECK(some.fused_linear_cross_entropy);
+}
+
+TEST_CASE("the chunked loss is torchtitan's of March 2025") {
+  CHECK(error_of("{name: torchtitan, torchtitan: 2025-03, loss: chunked}") == "ok");
+  CHECK(error_of("{name: torchtitan, loss: chunked}") ==
+        "the chunked loss of another release is not available yet (write 'torchtitan: 2025-03' "
+        "beside it)");
+  CHECK(error_of("{name: transformers, loss: chunked}") ==
+        "the chunked loss is not available yet (it comes with a later version)");
 }
 
 TEST_CASE("Liger's kernels stand in models of transformers, where a run of them was recorded") {

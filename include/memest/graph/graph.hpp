@@ -43,6 +43,8 @@ struct Block {
   [[nodiscard]] Expr saved_cast_bytes() const;
   /// Bytes that a selective checkpoint keeps beside the input: what the ops of its list make.
   [[nodiscard]] Expr selectively_kept_bytes() const;
+  /// The storages that it keeps of one op.
+  [[nodiscard]] std::vector<TensorId> kept_by_list(const Op& op) const;
   /// FLOPs of one pass of the block.
   [[nodiscard]] Expr forward_flops() const;
   [[nodiscard]] Expr backward_flops() const;

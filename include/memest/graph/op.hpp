@@ -11,6 +11,7 @@
 
 #include "memest/graph/message.hpp"
 #include "memest/graph/remade.hpp"
+#include "memest/graph/step.hpp"
 #include "memest/graph/tensor.hpp"
 #include "memest/spec/gpu/kernel_shape.hpp"
 
@@ -116,23 +117,6 @@ struct KernelLaunch {
   std::uint8_t result = 0;  ///< embedding_backward: index into Op::backward_tensors
 
   friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
-};
-
-enum class StepKind : std::uint8_t {
-  allocate,
-  free,
-  launch,
-  product,    ///< a library multiplies: it asks for the op's workspace
-  drop_saved  ///< the op has read it for the last time
-};
-
-/// One allocation, free or launch of an op's backward.
-struct Step {
-  StepKind kind = StepKind::allocate;
-  /// Index into Op::backward_tensors, Op::backward_launches, or Op::saved.
-  std::uint8_t tensor = 0;
-
-  friend bool operator==(const Step&, const Step&) = default;
 };
 
 /// How a gradient comes to the op that made the tensor. Autograd adds a second gradient in place
@@ -242,8 +226,17 @@ struct Op {
   Remade remade = Remade::nothing;  ///< part of what makes such a result
   Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
   bool kept_selectively = false;    ///< selective recompute keeps what it makes
+  bool keeps_absolutes = false;     ///< and what StepOf::absolute does
+  bool keeps_maxima = false;        ///< and StepOf::maximum
   bool causal = false;   ///< an attention whose masked half some conventions do not count
   bool flash_2 = false;  ///< an attention that FlashAttention 2 runs on every GPU
+
+  /// Whether selective recompute keeps what the step of its forward belongs to.
+  [[nodiscard]] bool keeps_selectively(const Step& step) const {
+    return (step.of == StepOf::result && kept_selectively) ||
+           (step.of == StepOf::absolute && keeps_absolutes) ||
+           (step.of == StepOf::maximum && keeps_maxima);
+  }
 
   friend bool operator==(const Op&, const Op&) = default;
 };

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "memest/spec/releases/torch_release.hpp"
+#include "memest/spec/releases/torchtitan_release.hpp"
 
 namespace memest {
 
@@ -40,13 +41,15 @@ inline constexpr std::array kAttentionKernels = {
     AttentionKernel::textbook};
 
 enum class LossKernel : std::uint8_t {
-  upcast,  ///< logits cast to fp32, then cross-entropy (transformers)
-  plain,   ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
+  upcast,   ///< logits cast to fp32, then cross-entropy (transformers)
+  plain,    ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
+  chunked,  ///< as upcast, one part of the sequences after another (torchtitan, March 2025)
   vocab_parallel,  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
   te               ///< as vocab_parallel by Transformer Engine's kernel, on the logits as they are
 };
 inline constexpr std::array kLossKernels = {LossKernel::upcast, LossKernel::plain,
-                                            LossKernel::vocab_parallel, LossKernel::te};
+                                            LossKernel::chunked, LossKernel::vocab_parallel,
+                                            LossKernel::te};
 
 /// Megatron's layers: megatron-core's layer specifications, and what there was before them.
 enum class LayerSpec : std::uint8_t {
@@ -64,15 +67,6 @@ enum class TeRelease : std::uint8_t {
 };
 inline constexpr std::array kTeReleases = {TeRelease::te_2_2, TeRelease::te_2_9,
                                            TeRelease::te_2_11};
-
-/// torchtitan's release, as far as they differ: the last of those that behave alike.
-enum class TorchtitanRelease : std::uint8_t {
-  dec_2024,  ///< the end of 2024 to March 2025: `compile` leaves the loss as it is (#1033)
-  v0_1_0,    ///< FSDP2 has one unit for embedding, final norm and output together
-  v0_2_2     ///< from 0.2.0 on these are units of their own
-};
-inline constexpr std::array kTorchtitanReleases = {
-    TorchtitanRelease::dec_2024, TorchtitanRelease::v0_1_0, TorchtitanRelease::v0_2_2};
 
 /// transformers' release, as far as they differ: the last of those that behave alike.
 enum class TransformersRelease : std::uint8_t {
@@ -114,7 +108,6 @@ std::string_view name_of(LoopKind loop);
 std::string_view name_of(LayerSpec layers);
 std::string_view name_of(CompileScope compile);
 std::string_view name_of(TeRelease release);
-std::string_view name_of(TorchtitanRelease release);
 std::string_view name_of(TransformersRelease release);
 
 /// Which of Liger's kernels stand in place of a transformers model's own, as its

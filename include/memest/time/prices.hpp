@@ -17,6 +17,7 @@ GroupPlaces places_of(const Parallelism& parallelism, std::int64_t linked_gpus);
 /// Both passes of an operation, one execution of each.
 struct OpPrice {
   CallPrice forward;  ///< kernels alone
+  CallPrice casts;    ///< of `forward`, the first call where OpWork::recasts counts it
   CallPrice backward;
   CallPrice forward_messages;  ///< the pass's wait for messages, beside its kernels
   CallPrice backward_messages;

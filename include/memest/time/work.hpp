@@ -35,6 +35,7 @@ struct OpWork {
   const Op* op = nullptr;     ///< into the graph, which outlives this
   double executions = 0;      ///< of the forward, and of the backward: one a layer
   double recomputations = 0;  ///< of the forward, inside the backward pass, in a single stage
+  double recasts = 0;         ///< the same of its first call alone, which casts its operands
   PassWork forward;
   PassWork backward;
   /// Kernel calls of the passes; empty where no kernel runs.

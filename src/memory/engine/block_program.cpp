@@ -97,12 +97,7 @@ class Compiler {
         }));
       }
     });
-    made.course = slice(program_.steps, [&] {
-      for (const Step& step : op.forward_steps) {
-        const bool launch = step.kind == StepKind::launch;
-        program_.steps.push_back({step.kind, launch ? launches[step.tensor] : step.tensor});
-      }
-    });
+    append_course(op, launches, made);
     made.outputs = slice(program_.tensors, [&] {
       program_.tensors.insert(program_.tensors.end(), op.outputs.begin(), op.outputs.end());
     });
@@ -128,6 +123,25 @@ class Compiler {
     made.attributes = slice(program_.tensors, [&] {
       for (const TensorId id : op.attributes) {
         program_.tensors.push_back(block_.tensors[id].storage);
+      }
+    });
+  }
+
+  /// `launches`: where each of the op's begins.
+  void append_course(const Op& op, const std::vector<std::uint32_t>& launches, OpProgram& made) {
+    const std::vector<TensorId> kept = block_.kept_by_list(op);
+    made.kept = slice(program_.tensors, [&] {
+      program_.tensors.insert(program_.tensors.end(), kept.begin(), kept.end());
+    });
+    made.course = slice(program_.steps, [&] {
+      for (const Step& step : op.forward_steps) {
+        const bool launch = step.kind == StepKind::launch;
+        const bool makes =
+            step.kind == StepKind::allocate && step.tensor < op.forward_scratch.size();
+        const bool stays =
+            makes && std::ranges::find(kept, op.forward_scratch[step.tensor]) != kept.end();
+        program_.steps.push_back({step.kind, launch ? launches[step.tensor] : step.tensor,
+                                  op.keeps_selectively(step), stays});
       }
     });
   }

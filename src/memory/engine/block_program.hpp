@@ -54,6 +54,8 @@ struct ProgramStep {
   /// Counted from OpProgram::gradients, ::scratch or ::saved on; of a forward's launch,
   /// BlockProgram::launched.
   std::uint32_t tensor = 0;
+  bool kept_selectively = false;  ///< see Op::keeps_selectively
+  bool stays = false;  ///< makes what a selective checkpoint keeps, and the op drops behind it
 };
 
 /// By its shape the process keeps one.
@@ -76,6 +78,7 @@ struct OpProgram {
   Slice course;      ///< of `steps`: see Op::forward_steps
   Slice launches;    ///< of `launches`, after the outputs are made
   Slice outputs;     ///< of `tensors`: all outputs, views too
+  Slice kept;        ///< of `tensors`: what a selective checkpoint keeps
   Slice saved;       ///< of `tensors`: distinct storages, without parameters
   Slice listed;      ///< of `tensors`: those of `saved` that Transformer Engine's offload takes
   Slice unlisted;    ///< and the others

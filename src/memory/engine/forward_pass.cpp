@@ -93,10 +93,11 @@ void ForwardPass::run(const OpSite& site, bool saves) {
       engine_.settings.gradients && (saves || !engine_.checkpoints.plan.holds_answer);
   Run run = run_of(site, gradients ? GradientMode::gradients : GradientMode::no_gradients);
   run.keeps_graph = gradients && saves;
+  run.keeps_listed = !saves && engine_.checkpoints.plan.selects;
   const bool packs = saves && saves_on_host();
   if (packs) pack(run, false);
   make_or_take_outputs(run);
-  if (!saves && run.op.kept_selectively) keep_selectively(run);
+  if (run.keeps_listed && run.op.kept_selectively) keep_selectively(run);
   keep_leaves(run);
   if (packs) {
     pack(run, true);
@@ -142,7 +143,9 @@ void ForwardPass::make_outputs(const Run& run) {
   const OpProgram& op = run.op;
   engine_.buffers.grow(op.forward_buffer);
   if (op.course.begin != op.course.end) return follow_course(run);
-  for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) make_scratch(run, i);
+  for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) {
+    make_scratch(run, i, Holding::temporaries);
+  }
   for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) make_output(run, i);
   engine_.buffers.use(op.workspace, settings_.thread);
   launch(run, op.launches);
@@ -153,24 +156,30 @@ void ForwardPass::follow_course(const Run& run) {
   for (std::uint32_t i = run.op.course.begin; i < run.op.course.end; ++i) {
     const ProgramStep& step = run.program.steps[i];
     const std::uint32_t made = run.op.scratch.begin + step.tensor;
-    if (step.kind == StepKind::product) {
+    if (step.kept_selectively && takes_kept()) {
+      if (step.stays) take_kept(run, made);
+    } else if (step.kind == StepKind::product) {
       engine_.buffers.use(run.op.workspace, settings_.thread);
     } else if (step.kind == StepKind::launch) {
       launch(run, run.program.launched[step.tensor]);
     } else if (step.kind == StepKind::free) {
       drop_scratch(run, made);
-    } else if (made < run.op.scratch.end) {
-      make_scratch(run, made);
-    } else {
+    } else if (made >= run.op.scratch.end) {
       make_output(run, made);
+    } else {
+      const bool stays = step.stays && run.keeps_listed;
+      make_scratch(run, made, stays ? Holding::activations : Holding::temporaries);
+      if (stays) keep(run, made);
     }
   }
 }
 
-void ForwardPass::make_scratch(const Run& run, std::uint32_t index) {
+void ForwardPass::make_scratch(const Run& run, std::uint32_t index, Holding holding) {
   const MadeStorage& made = run.program.made[index];
+  Label label = label_of(run.site, made);
+  label.holding = holding;
   now_.storages[order_.cell(run.site.instance, made.tensor)] =
-      recorder_.allocate(made.bytes, label_of(run.site, made));
+      recorder_.allocate(made.bytes, label);
 }
 
 void ForwardPass::drop_scratch(const Run& run, std::uint32_t index) {

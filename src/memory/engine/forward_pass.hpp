@@ -55,7 +55,8 @@ class ForwardPass {
     const OpProgram& op;
     const BlockProgram& program;
     GradientMode mode = GradientMode::gradients;
-    bool keeps_graph = false;  ///< no checkpoint recomputes it
+    bool keeps_graph = false;   ///< no checkpoint recomputes it
+    bool keeps_listed = false;  ///< a selective one does, which keeps what its list names
   };
   [[nodiscard]] Run run_of(const OpSite& site, GradientMode mode) const {
     return {site, order_.op(site), order_.program(site), mode};
@@ -68,7 +69,7 @@ class ForwardPass {
   void keep_leaves(const Run& run);
   void make_outputs(const Run& run);
   void follow_course(const Run& run);
-  void make_scratch(const Run& run, std::uint32_t index);
+  void make_scratch(const Run& run, std::uint32_t index, Holding holding);
   void drop_scratch(const Run& run, std::uint32_t index);
   void make_output(const Run& run, std::uint32_t index);
   void launch(const Run& run, Slice launches);
@@ -82,6 +83,9 @@ class ForwardPass {
 
   // recompute.cpp
   void keep_selectively(const Run& run);
+  void keep(const Run& run, std::uint32_t made);
+  [[nodiscard]] bool takes_kept() const;
+  void take_kept(const Run& run, std::uint32_t made);
   void make_or_take_outputs(const Run& run);
   void hold_inputs(std::size_t checkpoint);
   void cut_input(std::size_t checkpoint);

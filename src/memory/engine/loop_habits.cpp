@@ -79,7 +79,7 @@ const LoopHabits& loop_habits_of(const Implementation& implementation) {
     case LoopKind::dpo:
       return kDpo;
     case LoopKind::torchtitan:
-      return implementation.torchtitan < TorchtitanRelease::v0_2_2 ? kEarlyTorchtitan : kTorchtitan;
+      return row_of(implementation.torchtitan).is_early ? kEarlyTorchtitan : kTorchtitan;
   }
   unreachable("every loop has habits");
 }

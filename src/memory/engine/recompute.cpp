@@ -45,25 +45,36 @@ void ForwardPass::hold_inputs(std::size_t index) {
 /// Keeps the op's tensors that a selective checkpoint stores beside its inputs
 /// (torch/utils/checkpoint.py, _CachingTorchDispatchMode).
 void ForwardPass::keep_selectively(const Run& run) {
-  if (!engine_.checkpoints.plan.selects) return;
-  for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
-    const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
-    // _CachingTorchDispatchMode stores what the policy names; _CachedTorchDispatchMode takes it out
-    // again.
-    now_.selected[cell] = now_.storages[cell];
-    recorder_.retain(now_.selected[cell]);
-  }
+  for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) keep(run, i);
 }
 
-/// An op whose outputs a selective checkpoint has kept is not recomputed: they are handed out
-/// (torch/utils/checkpoint.py, _CachedTorchDispatchMode).
+/// _CachingTorchDispatchMode stores what the policy names; _CachedTorchDispatchMode takes it out
+/// again.
+void ForwardPass::keep(const Run& run, std::uint32_t made) {
+  const Cell cell = order_.cell(run.site.instance, run.program.made[made].tensor);
+  now_.selected[cell] = now_.storages[cell];
+  recorder_.retain(now_.selected[cell]);
+}
+
+bool ForwardPass::takes_kept() const {
+  return settings_.origin == Origin::recompute && engine_.checkpoints.plan.selects;
+}
+
+void ForwardPass::take_kept(const Run& run, std::uint32_t made) {
+  const Cell cell = order_.cell(run.site.instance, run.program.made[made].tensor);
+  now_.storages[cell] = std::exchange(now_.selected[cell], kNoStorage);
+}
+
+/// An op whose outputs a selective checkpoint has kept is not recomputed, nor are the steps of one
+/// that runs some calls: they are handed out (torch/utils/checkpoint.py, _CachedTorchDispatchMode).
 void ForwardPass::make_or_take_outputs(const Run& run) {
-  const bool recomputes = settings_.origin == Origin::recompute && engine_.checkpoints.plan.selects;
-  if (!recomputes || !run.op.kept_selectively) return make_outputs(run);
+  const bool takes = takes_kept() && run.op.kept_selectively;
+  const bool has_course = run.op.course.begin != run.op.course.end;
+  if (!takes || has_course) make_outputs(run);
+  if (!takes) return;
   for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
-    const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
-    now_.storages[cell] = std::exchange(now_.selected[cell], kNoStorage);
-    now_.held[cell] = 1;
+    take_kept(run, i);
+    now_.held[order_.cell(run.site.instance, run.program.made[i].tensor)] = 1;
   }
 }
 
@@ -151,9 +162,8 @@ void BackwardPass::drop_selected(const Checkpoint& checkpoint) {
     const OpSite& site = order_.sites()[i];
     const BlockProgram& program = order_.program(site);
     const OpProgram& op = order_.op(site);
-    if (!op.kept_selectively) continue;
-    for (std::uint32_t k = op.made.begin; k < op.made.end; ++k) {
-      const Cell cell = order_.cell(site.instance, program.made[k].tensor);
+    for (std::uint32_t k = op.kept.begin; k < op.kept.end; ++k) {
+      const Cell cell = order_.cell(site.instance, program.tensors[k]);
       const StorageId kept = std::exchange(now_.selected[cell], kNoStorage);
       if (kept != kNoStorage) recorder_.release(kept);
     }

@@ -104,7 +104,8 @@ class BlockWalk {
     // _CachedTorchDispatchMode answers a listed operation from its storage: no kernel runs, so no
     // scratch is asked for.
     const bool taken = kept_.takes_selected() && op.kept_selectively;
-    const bool runs = !taken && !stopped;
+    // An op of several calls runs those that are not listed.
+    const bool runs = !stopped && (!taken || !op.forward_steps.empty());
     const bool has_course = runs && !op.forward_steps.empty();
     if (runs && !has_course) {
       for (const TensorId id : op.forward_scratch) beside.insert(kept_.storage(id));
@@ -114,7 +115,7 @@ class BlockWalk {
     moments.push_back({op.name, std::move(kept), std::move(live), {}, {}, at});
     if (!has_course) return;
     const Moment after = moments.back();
-    for (const Expr& peak : peaks_of_course(block_, op)) {
+    for (const Expr& peak : peaks_of_course(block_, op, kept_.takes_selected())) {
       moments.push_back(after);
       moments.back().live += peak;
     }

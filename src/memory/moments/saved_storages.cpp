@@ -33,9 +33,8 @@ TensorSet SavedStorages::pending(std::size_t at) const {
 
 void SavedStorages::keep_selected(std::size_t begin, std::size_t end, TensorSet& kept) const {
   for (std::size_t i = begin; i < end; ++i) {
-    if (!block_.ops[i].kept_selectively) continue;
-    for (const TensorId id : block_.ops[i].outputs) {
-      if (storage(id) == id && counts(id)) kept.insert(id);
+    for (const TensorId id : block_.kept_by_list(block_.ops[i])) {
+      if (counts(id)) kept.insert(id);
     }
   }
 }

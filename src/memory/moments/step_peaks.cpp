@@ -110,7 +110,7 @@ std::vector<StepPeak> peaks_of_steps(const Block& block, const Op& op,
   return std::move(peaks).take();
 }
 
-std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
+std::vector<Expr> peaks_of_course(const Block& block, const Op& op, bool takes_kept) {
   Peaks peaks;
   std::vector<TensorId> own;
   for (const TensorId id : op.outputs) {
@@ -118,10 +118,11 @@ std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
     // They are in the moment that these peaks are added to, and so the course begins without them.
     if (block.tensors[id].storage != id) continue;
     own.push_back(id);
-    peaks.rise(Expr() - block.tensors[id].bytes());
+    if (!takes_kept || !op.kept_selectively) peaks.rise(Expr() - block.tensors[id].bytes());
   }
   for (const Step& step : op.forward_steps) {
     if (step.kind != StepKind::allocate && step.kind != StepKind::free) continue;
+    if (takes_kept && op.keeps_selectively(step)) continue;
     const std::size_t scratch = op.forward_scratch.size();
     const TensorId id =
         step.tensor < scratch ? op.forward_scratch[step.tensor] : own[step.tensor - scratch];

@@ -29,7 +29,8 @@ struct StepPeak {
 std::vector<StepPeak> peaks_of_steps(const Block& block, const Op& op, std::span<const Step> steps);
 
 /// The local maxima of the bytes that the op's forward makes, where that has steps: its scratch,
-/// and below zero what of its outputs is yet to come.
-std::vector<Expr> peaks_of_course(const Block& block, const Op& op);
+/// and below zero what of its outputs is yet to come; without what a selective checkpoint kept if
+/// it `takes_kept`.
+std::vector<Expr> peaks_of_course(const Block& block, const Op& op, bool takes_kept);
 
 }  // namespace memest

@@ -12,8 +12,8 @@ namespace {
 std::int64_t bytes_of_table(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  const bool early = implementation.torchtitan < TorchtitanRelease::v0_2_2;
-  if (job.parallelism.context == 1 || decoder == nullptr || !early) return 0;
+  const bool cuts = row_of(implementation.torchtitan).is_early;
+  if (job.parallelism.context == 1 || decoder == nullptr || !cuts) return 0;
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder->attention);
   return attention == nullptr
              ? 0

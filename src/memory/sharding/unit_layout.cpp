@@ -16,7 +16,7 @@ namespace memest {
 /// (fsdp2_prepare_model); fully_shard on every block and on the model.
 FsdpUnits layout_of(const Implementation& implementation) {
   FsdpUnits units = row_of(implementation.framework).units;
-  if (implementation.torchtitan < TorchtitanRelease::v0_2_2) units.ends_apart = false;
+  units.ends_apart = units.ends_apart && row_of(implementation.torchtitan).ends_apart;
   units.ends_apart = units.ends_apart || row_of(implementation.loop).accelerate;
   return units;
 }

@@ -301,16 +301,16 @@ std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout
 
 std::vector<Recompute> recompute_choices(const Job& job) {
   if (job.given.recompute) return {job.training->recompute};
-  // The reader refuses selective recompute beside eager ones (read_training.cpp).
-  const bool compiled = job.training->implementation.compile != CompileScope::off;
   if (job.training->implementation.compile == CompileScope::whole) return {NoRecompute{}};
   // The reader refuses others beside images (src/reader/multimodal/images.cpp) and adapters other
   // than LoRA (src/reader/frameworks/adapters.cpp).
   const auto& adapter = job.model.adapter;
   const bool other_adapter = adapter && adapter->kind != AdapterKind::lora;
   if (job.model.vision || other_adapter) return {NoRecompute{}, FullRecompute{}};
-  if (job.training->float8 && !compiled) return {NoRecompute{}, FullRecompute{}};
   const FrameworkRow& framework = row_of(job.training->implementation.framework);
+  // The reader refuses selective recompute beside them elsewhere (read_training.cpp).
+  const bool listed = framework.checkpoints == CheckpointRule::layers;
+  if (job.training->float8 && !listed) return {NoRecompute{}, FullRecompute{}};
   // A re-entrant checkpoint has a layer whole; not every list of layers has a selective one
   // (lower/programs/plain.cpp).
   const bool whole = framework.checkpoints == CheckpointRule::reentrant ||

@@ -42,6 +42,16 @@ void check_norm(const Value* norm, const Implementation& own, Diagnostics& diagn
                          std::string(name_of(own.norm))));
 }
 
+/// torchtitan's loss in parts of the sequences was there in March 2025; a later one's is another.
+void check_loss(const Value* loss, const Implementation& implementation, Diagnostics& diagnostics) {
+  if (loss == nullptr || implementation.loss != LossKernel::chunked) return;
+  const bool titan = row_of(implementation.framework).splits.by_dtensor;
+  if (titan && row_of(implementation.torchtitan).chunks_loss) return;
+  diagnostics.push_back(unavailable_at(
+      loss->span, titan ? "the chunked loss of another release" : "the chunked loss",
+      titan ? "write 'torchtitan: 2025-03' beside it" : "it comes with a later version"));
+}
+
 void check_model(const Value* name, Framework framework, const ModelSpec* model,
                  Diagnostics& diagnostics) {
   if (name == nullptr || model == nullptr) return;
@@ -164,6 +174,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   override_with<LossKernel>(written->find("loss"), kLossKernels, implementation.loss);
   override_with<TorchtitanRelease>(written->find("torchtitan"), kTorchtitanReleases,
                                    implementation.torchtitan);
+  check_loss(written->find("loss"), implementation, diagnostics);
   override_with<TransformersRelease>(written->find("transformers"), kTransformersReleases,
                                      implementation.transformers);
   override_with<TorchRelease>(written->find("torch"), kTorchReleases, implementation.torch);

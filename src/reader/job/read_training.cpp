@@ -172,6 +172,14 @@ class TrainingReader {
       diagnostics_.push_back(error_at(at("all_gather"), "FSDP2 alone gathers weights in fp8",
                                       "write 'fsdp: {version: 2}' in 'parallelism'"));
     }
+    const TorchtitanRow& release = row_of(spec.implementation.torchtitan);
+    if (float8.recipe != Float8Recipe::tensorwise && !release.scales_rows) {
+      diagnostics_.push_back(error_at(
+          at("recipe"),
+          "torchtitan of " + std::string(release.name) + " scales float8 linears by tensors alone",
+          "set 'recipe' to tensorwise, or write 'torchtitan: 2025-03' "
+          "in 'implementation'"));
+    }
     const bool small =
         std::ranges::find(float8.filter_fqns, kAutoFilterSmallKn) != float8.filter_fqns.end();
     if (small && float8.recipe == Float8Recipe::rowwise_with_gw_hp) {
@@ -181,12 +189,13 @@ class TrainingReader {
           error_at(at("filter_fqns"), "torchao filters no small layers of rowwise_with_gw_hp",
                    "leave 'auto_filter_small_kn' out, or set 'recipe' to rowwise"));
     }
-    const bool compiled = spec.implementation.compile != CompileScope::off;
-    if (std::holds_alternative<SelectiveRecompute>(spec.recompute) && !compiled) {
-      diagnostics_.push_back(unavailable_at(training_.find("recompute")->span,
-                                            "selective recompute beside eager float8 linears",
-                                            "set 'recompute' to none or full, or 'compile: "
-                                            "blocks' in 'implementation'"));
+    // No run of other programs was recorded.
+    const bool listed = row_of(spec.implementation.framework).checkpoints == CheckpointRule::layers;
+    if (std::holds_alternative<SelectiveRecompute>(spec.recompute) && !listed) {
+      diagnostics_.push_back(unavailable_at(
+          training_.find("recompute")->span,
+          "selective recompute beside float8 linears in another program than torchtitan",
+          "set 'recompute' to none or full"));
     }
     constexpr std::array<std::string_view, 4> kRecorded = {"fp32", "bf16", "amp-bf16",
                                                            "fsdp2-bf16"};

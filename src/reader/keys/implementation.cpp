@@ -24,12 +24,9 @@ constexpr Word kAttentions[] = {{"default"},
                                 {"flash-3", "the attention kernel 'flash-3'"},
                                 {"flex", "the attention kernel 'flex'"},
                                 {"te"}};
-constexpr Word kLosses[] = {{"upcast"},
-                            {"plain"},
-                            {"chunked", "the chunked loss"},
-                            {"fused-linear", "the fused linear loss"},
-                            {"vocab-parallel"},
-                            {"te"}};
+constexpr Word kLosses[] = {{"upcast"},         {"plain"},
+                            {"chunked"},        {"fused-linear", "the fused linear loss"},
+                            {"vocab-parallel"}, {"te"}};
 constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
@@ -40,7 +37,7 @@ constexpr Word kTorches[] = {{"2.11"}, {"2.6"},  {"2.7"},  {"2.8"},  {"2.9"},
                              {"2.10"}, {"2.12"}, {"2.13"}, {"2.14"}, {"2.15"}};
 constexpr Word kTransformersReleases[] = {{"5.18"}, {"5.24"}};
 constexpr Word kTeReleases[] = {{"2.11"}, {"2.9"}, {"2.2"}};
-constexpr Word kTorchtitanReleases[] = {{"0.2.2"}, {"0.1.0"}, {"2024-12"}};
+constexpr Word kTorchtitanReleases[] = {{"0.2.2"}, {"0.1.0"}, {"2025-03"}, {"2024-12"}};
 
 // Arguments of liger_kernel's apply_liger_kernel_to_MODEL_TYPE(...), with its defaults.
 constexpr Key kLigerKeys[] = {
@@ -135,7 +132,9 @@ constexpr Key kImplementationKeys[] = {
      .fallback = "0.2.2",
      .doc =
          "Its own release: 0.2.2 stands for 0.2.0 on; 0.1.0, of 2025, shards embedding, final "
-         "norm and output as one unit; 2024-12, to March 2025, does not compile the loss either."},
+         "norm and output as one unit; 2025-03, from February 2025 on, does not compile the loss "
+         "either; 2024-12, before, keeps absolute values of float8 linears in a selective "
+         "checkpoint."},
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",

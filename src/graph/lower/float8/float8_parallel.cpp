@@ -110,7 +110,7 @@ bool gathers_activations_in_fp8(const DecoderContext& context) {
   const LoweringPolicy& policy = context.policy;
   return context.shards_tensors() && policy.float8 &&
          policy.float8->recipe == Float8Recipe::tensorwise &&
-         policy.implementation.torchtitan < TorchtitanRelease::v0_2_2;
+         row_of(policy.implementation.torchtitan).float8_styles;
 }
 
 TensorId gathered_input(BlockBuilder& block, const DecoderContext& context, std::string_view name,

@@ -37,6 +37,7 @@ Float8Writer::Float8Writer(const DecoderContext& context, TensorId one)
 Float8Cast Float8Writer::cast(Course& course, const Float8Operand& x, Float8Scales scales) const {
   Float8Cast made{.scale_like = scale_like(x, scales), .scales = scales};
   if (x.dtype == DType::fp8) return made;
+  course.enter(StepOf::other);
   made.scale = scale_of(course, x, scales);
   // _ToFloat8ConstrFunc: to fp32, times the scale, clamped, to fp8.
   std::optional<Course::Made> wide;
@@ -51,12 +52,14 @@ Float8Cast Float8Writer::cast(Course& course, const Float8Operand& x, Float8Scal
 }
 
 void drop(Course& course, const Float8Cast& cast) {
+  course.enter(StepOf::other);
   if (cast.data) course.drop(*cast.data);
   if (cast.scale) course.drop(*cast.scale);
 }
 
 Course::Made Float8Writer::multiply(Course& course, const Float8Cast& left, const Float8Cast& right,
                                     const Float8Product& product) const {
+  course.enter(StepOf::result);
   std::optional<Course::Made> left_copy;
   std::optional<Course::Made> right_copy;
   if (product.left_copy) left_copy = course.make("by rows", *product.left_copy, DType::fp8);
@@ -114,7 +117,11 @@ Course::Made Float8Writer::largest(Course& course, const Float8Operand& x,
   KernelLaunch kernel;
   kernel.kind = KernelLaunch::Kind::maximum;
   kernel.dtype = x.dtype;
+  course.enter(StepOf::absolute);
   const auto absolute = course.make("absolute", x.tensor, x.dtype);
+  course.enter(StepOf::other);
+  // Along one dimension it is aten.amax.
+  if (scales == Float8Scales::whole) course.enter(StepOf::maximum);
   const auto maximum = course.make("largest", scale_like(x, scales), x.dtype);
   std::optional<Course::Made> copy;
   if (scales == Float8Scales::whole) {
@@ -130,6 +137,7 @@ Course::Made Float8Writer::largest(Course& course, const Float8Operand& x,
   }
   course.launch(std::move(kernel));
   if (copy) course.drop(*copy);
+  course.enter(StepOf::other);
   course.drop(absolute);
   return maximum;
 }

@@ -10,12 +10,12 @@ namespace memest {
 Course::Made Course::make(std::string_view name, TensorId like, DType dtype) {
   made_.push_back({name, like, dtype});
   const auto index = static_cast<Made>(made_.size() - 1);
-  steps_.push_back({StepKind::allocate, index});
+  add(StepKind::allocate, index);
   return index;
 }
 
 void Course::launch(KernelLaunch kernel) {
-  steps_.push_back({StepKind::launch, static_cast<std::uint8_t>(launches_.size())});
+  add(StepKind::launch, static_cast<std::uint8_t>(launches_.size()));
   launches_.push_back(std::move(kernel));
 }
 

@@ -17,11 +17,13 @@ class Course {
 
   /// As many elements as `like` has.
   Made make(std::string_view name, TensorId like, DType dtype);
-  void drop(Made made) { steps_.push_back({StepKind::free, made}); }
+  void drop(Made made) { add(StepKind::free, made); }
   void launch(KernelLaunch kernel);
   /// A product of the library's runs, which asks for its workspace.
-  void run_product() { steps_.push_back({StepKind::product, kNoTensor}); }
+  void run_product() { add(StepKind::product, kNoTensor); }
   void send(Message message) { messages_.push_back(std::move(message)); }
+  /// The call that the following steps belong to.
+  void enter(StepOf of) { of_ = of; }
 
   /// As the forward of `op`, whose outputs with a storage of their own are `outs`, in order.
   void write_forward(BlockBuilder& block, Op& op, const std::vector<Made>& outs) &&;
@@ -34,6 +36,9 @@ class Course {
     TensorId like;
     DType dtype;
   };
+  void add(StepKind kind, Made made) { steps_.push_back({kind, made, of_}); }
+
+  StepOf of_ = StepOf::result;
   std::vector<Temporary> made_;
   std::vector<Step> steps_;
   std::vector<KernelLaunch> launches_;

@@ -104,7 +104,7 @@ struct DecoderContext {
   }
   [[nodiscard]] bool compiles_loss() const {
     return compiles_whole() || (compiles_layers() && program.compiles_loss &&
-                                policy.implementation.torchtitan > TorchtitanRelease::dec_2024);
+                                row_of(policy.implementation.torchtitan).compiles_loss);
   }
   [[nodiscard]] bool repeats_by_tokens() const {
     return program.repeats_by_tokens && attention.kv_heads < attention.heads;

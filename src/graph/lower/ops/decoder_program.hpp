@@ -89,7 +89,7 @@ struct DecoderProgram {
   AttentionKernel (*sdpa)(const AttentionCall& call, std::int64_t head_dim,
                           const LoweringPolicy& policy) = nullptr;
   /// Marks the operations that a selective checkpoint keeps.
-  void (*mark_selected)(Block& layer) = nullptr;
+  void (*mark_selected)(Block& layer, const LoweringPolicy& policy) = nullptr;
 
   // The loss.
   Targets targets = Targets::token_ids;

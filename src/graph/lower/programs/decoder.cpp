@@ -63,7 +63,8 @@ class PartWriter {
   }
 
   [[nodiscard]] Block loss() const {
-    Block block = loss_block(context_);
+    const bool chunked = context_.policy.implementation.loss == LossKernel::chunked;
+    Block block = chunked ? chunked_loss_block(context_) : loss_block(context_);
     if (!context_.compiles_loss() || block.compiled) return block;
     return context_.compiles_whole() ? compiled_loss(std::move(block))
                                      : compiled(std::move(block), {});

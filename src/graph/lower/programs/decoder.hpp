@@ -15,6 +15,9 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const Low
 
 struct DecoderContext;
 
+/// The loss of LossKernel::chunked, from the logits.
+Block chunked_loss_block(const DecoderContext& context);
+
 /// Appends the blocks of the whole model.
 void write_model(const DecoderContext& context, Graph& graph);
 

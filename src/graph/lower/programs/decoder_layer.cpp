@@ -288,7 +288,8 @@ Block layer_block(const DecoderContext& context, const LayerKind& kind, StreamIn
       writer.block_input(std::move(stream), context.stream_type(), input.wants_gradient);
   const TensorId out = write_layer(writer, context, kind, x);
   Block block = std::move(writer).take(out, true);
-  if (context.program.mark_selected != nullptr) context.program.mark_selected(block);
+  if (context.program.mark_selected != nullptr)
+    context.program.mark_selected(block, context.policy);
   if (!context.compiles_layers()) return block;
   return compiled(std::move(block), {context.program.region_checkpoint, input.in_region},
                   region_of(context.policy));

@@ -58,6 +58,11 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
     return Unavailable{
         "torchtitan's Qwen3 is available with FSDP2 in bf16 only: set 'precision' to fsdp2-bf16"};
   }
+  const bool alone = policy.tensor == 1 && policy.context == 1 && policy.parts.empty();
+  if (llama && policy.implementation.loss == LossKernel::chunked && !alone) {
+    return Unavailable{
+        "torchtitan's chunked loss is available without tensor, context and pipeline parallelism"};
+  }
   if (llama) return uneven(decoder, policy);
   return Unavailable{
       "the implementation torchtitan is available for models of LLaMA's architecture and of the "
@@ -78,9 +83,10 @@ std::optional<Unavailable> ring_refusal(const DecoderContext& context, const Lay
       "with flash: in 16 bits, on a GPU where PyTorch has it"};
 }
 
-/// torchtitan's save list: attention, reduce-scatters, and of the matrix products every second one
-/// from the first on (torchtitan/distributed/activation_checkpoint.py).
-void mark_save_list(Block& block) {
+/// torchtitan's save list: attention, reduce-scatters, largest values, and of the matrix products
+/// every second one from the first on (torchtitan/distributed/activation_checkpoint.py).
+void mark_save_list(Block& block, const LoweringPolicy& policy) {
+  const TorchtitanRow& release = row_of(policy.implementation.torchtitan);
   std::int64_t products = 0;
   for (Op& op : block.ops) {
     const bool product = op.kind == OpKind::linear;
@@ -94,6 +100,9 @@ void mark_save_list(Block& block) {
     });
     op.kept_selectively =
         op.kind == OpKind::attention || scatters || (product && products % 2 == 1);
+    // A float8 linear calls aten.mm of two Float8TrainingTensors, and aten.max to make them.
+    op.keeps_maxima = true;
+    op.keeps_absolutes = release.saves_absolutes;
   }
 }
 
@@ -190,7 +199,7 @@ constexpr DecoderProgram kEarlyTorchtitanProgram = early_program();
 
 std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
                                                   const LoweringPolicy& policy) {
-  const bool early = policy.implementation.torchtitan < TorchtitanRelease::v0_2_2;
+  const bool early = row_of(policy.implementation.torchtitan).is_early;
   auto result = lower_decoder(model, policy, early ? kEarlyTorchtitanProgram : kTorchtitanProgram);
   if (auto* graph = std::get_if<Graph>(&result)) {
     cut_over_tensor_ranks(policy.tensor, graph->parameters);
