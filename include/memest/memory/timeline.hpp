@@ -137,8 +137,7 @@ Holding holding_of(UnitTensor tensor);
 
 /// Label::tensor of the optimizer's own copy of a parameter.
 inline constexpr std::uint16_t kMasterCopy = 0xFFFF;
-/// Label::tensor of what the kernels of a block's operation ask for beside its tensors.
-inline constexpr std::uint16_t kKernelScratch = 0xFFFF;
+inline constexpr std::uint16_t kKernelScratch = 0xFFFF;  ///< of what an operation's kernels ask for
 
 struct Label {
   Holding holding = Holding::activations;
