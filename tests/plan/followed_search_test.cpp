@@ -132,7 +132,8 @@ TEST_CASE("the largest micro-batch of a model with images is where estimate chan
 
 TEST_CASE("preferences are planned as they are estimated, in pairs and on one GPU") {
   const Job job = pairs_of("");
-  const PlanAnswer answer = search_plans(request_for(job, {1, 4}));
+  const PlanRequest request = request_for(job, {1, 4});
+  const PlanAnswer answer = search_plans(request);
   REQUIRE(answer.best.size() == 2);
   for (const PlanVerdict& row : answer.best) {
     const JobEstimate estimate = estimate_job(job_of(row, job));
