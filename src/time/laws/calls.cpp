@@ -346,7 +346,7 @@ void add_streams(OpWork& work, const Block& block) {
 /// A convolution as the product that it lowers to: for each group [pixels, taps] · [taps,
 /// channels], with taps of kernel and input channels. One of each channel apart has so few that
 /// memory bounds it. The lowered image itself is not written: the kernels gather it (implicit
-/// GEMM).
+/// GEMM). Windows that stand side by side have a weight of two dimensions, and one group.
 void add_convolution(OpWork& work, const Block& block, const Bindings& sizes) {
   const auto size = [&](TensorId id, std::size_t axis) {
     return value_of(block.tensors[id].shape[axis], sizes);
@@ -357,8 +357,9 @@ void add_convolution(OpWork& work, const Block& block, const Bindings& sizes) {
   const std::int64_t rows = size(weight, 0);
   const std::int64_t each = size(weight, 1);
   // ConvTranspose2d's weight is [in, out / groups, ...], Conv2d's [out, in / groups, ...].
+  const bool side_by_side = block.tensors[weight].shape.size() == 2;
   const bool transposed = size(out, 1) != rows || size(image, 1) % each != 0;
-  const std::int64_t groups = size(transposed ? out : image, 1) / each;
+  const std::int64_t groups = side_by_side ? 1 : size(transposed ? out : image, 1) / each;
   if (groups > 1 && each == 1) return add_streams(work, block);
   MatmulShape product{.operand = work.op->compute, .result = block.tensors[out].dtype};
   product.n = rows / groups;
