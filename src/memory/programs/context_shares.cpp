@@ -43,11 +43,12 @@ void ContextShares::make(std::int64_t sequences) {
   } else {
     positions = recorder_.make(position_bytes, positions_label);
   }
-  const HeldStorage order = recorder_.make(position_bytes, positions_label);
+  HeldStorage order = recorder_.make(position_bytes, positions_label);
   shares_[0] = share_of(checked_multiply(tokens, size_of(DType::int64)), LoopTensor::batch);
   shares_[1] = share_of(checked_multiply(tokens, size_of(DType::int64)), LoopTensor::labels);
   if (in_place()) {
     shares_[2] = share_of(table_bytes_, LoopTensor::rotations);
+    order.drop();
     write_in_place();
   } else {
     shares_[2] =

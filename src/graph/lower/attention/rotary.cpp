@@ -228,7 +228,9 @@ void rotate_as_complex(BlockBuilder& block, const RotaryCall& call, AttentionInp
                         context.policy.context > 1;
   if (by_heads) rotated_q = as_numbers(block, "q_rotary", rotated_q, attention.heads / ranks);
   TensorId rotated_k = frame.local(complex_product(block, "k_rotary", k, table));
-  if (by_heads) rotated_k = as_numbers(block, "k_rotary", rotated_k, attention.kv_heads / ranks);
+  // The sum of the gradients of its repeats lies by tokens.
+  if (by_heads && !context.repeats_by_tokens())
+    rotated_k = as_numbers(block, "k_rotary", rotated_k, attention.kv_heads / ranks);
   inputs.q = {cast(block, {"q_rotary", "in type"}, rotated_q, dtype), false};
   inputs.k = {cast(block, {"k_rotary", "in type"}, rotated_k, dtype), false};
 }
