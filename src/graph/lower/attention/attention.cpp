@@ -132,10 +132,12 @@ class Projections {
         !by_liger && ((rotates_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
                       packs_all_gradients_ || (written_out_ && (!of_k || by_rows)));
     // torchtitan rotates in fp32: the gradient's copy in the given type lies by rows. The values'
-    // one comes from the math kernel by heads, and so it does from a ring.
+    // one comes from the math kernel by heads, and so it does from a ring, unless repeats of the
+    // heads are summed first.
     if (context_.program.rotations == Rotations::complex) {
       const bool by_heads = of_v && (written_out_ || context_.policy.context > 1) &&
-                            spec_.kv_heads > context_.policy.tensor;
+                            spec_.kv_heads > context_.policy.tensor &&
+                            !context_.repeats_by_tokens();
       return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
                       : view(block_, {name, "heads"}, x, by_head(count));
     }
