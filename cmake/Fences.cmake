@@ -40,7 +40,7 @@ endfunction()
 # A glob, because a header that no list names is the one that this fence is for. A header that a source includes first stands alone
 # where that source is compiled, unless the build joins sources.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/memest/*.hpp)
-if(NOT $CACHE{CMAKE_UNITY_BUILD})
+if(NOT "$CACHE{CMAKE_UNITY_BUILD}")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
   memest_first_includes(compiled_alone ${sources})
   list(REMOVE_ITEM headers ${compiled_alone})
