@@ -23,12 +23,12 @@ std::string_view name_of(AdapterKind kind);
 /// Everything is frozen but what the adapter adds, and whole modules, which keep their type.
 struct Adapter {
   AdapterKind kind = AdapterKind::lora;
-  std::int64_t rank = 0;                   ///< of all but ia3
-  std::vector<std::string> targets;        ///< modules, by the end of their names: "q_proj"
-  std::vector<std::string> scaled_inputs;  ///< targets of ia3 whose input is scaled
-  std::vector<std::string> whole_modules;  ///< trained in full, as copies beside the originals
-  double dropout = 0;                      ///< on the adapter's input
-  DType dtype = DType::fp32;               ///< of what the adapter adds
+  std::int64_t rank = 0;                        ///< of all but ia3
+  std::vector<std::string> targets = {};        ///< modules, by the end of their names: "q_proj"
+  std::vector<std::string> scaled_inputs = {};  ///< targets of ia3 whose input is scaled
+  std::vector<std::string> whole_modules = {};  ///< trained in full, as copies beside the originals
+  double dropout = 0;                           ///< on the adapter's input
+  DType dtype = DType::fp32;                    ///< of what the adapter adds
   bool parallel = false;  ///< Megatron-Bridge's, whose targets are layers of Megatron's model
 };
 
