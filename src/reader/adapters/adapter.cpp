@@ -40,12 +40,7 @@ constexpr NotRecorded kNotRecordedWithAdapter[] = {
        return loop.takes_tiles || !loop.has_data_loader;
      },
      "in this loop", "leave 'loop' out"},
-    {[](const Job& job) {
-       const Implementation& implementation = job.training->implementation;
-       return implementation.torch != kRecordedTorchRelease ||
-              implementation.transformers != TransformersRelease::v5_18;
-     },
-     "under another release of PyTorch or transformers", "leave 'torch' and 'transformers' out"},
+    kUnderOtherReleases,
     {[](const Job& job) {
        const Recipe& recipe = job.training->recipe;
        return recipe.weights == DType::fp16 || recipe.compute == DType::fp16;

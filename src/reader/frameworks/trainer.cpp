@@ -52,12 +52,7 @@ constexpr NotRecorded kNotUnderTrl[] = {
               (full == nullptr && !std::holds_alternative<NoRecompute>(recompute));
      },
      "beside other recompute than of whole layers", "use 'recompute: full' or none"},
-    {[](const Job& job) {
-       const Implementation& implementation = job.training->implementation;
-       return implementation.torch != kRecordedTorchRelease ||
-              implementation.transformers != TransformersRelease::v5_18;
-     },
-     "under another release of PyTorch or transformers", "leave 'torch' and 'transformers' out"},
+    kUnderOtherReleases,
     {[](const Job& job) {
        const auto& teacher = job.training->teacher;
        return teacher != nullptr && teacher->use == TeacherUse::distillation;

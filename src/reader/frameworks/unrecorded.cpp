@@ -121,6 +121,12 @@ void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRec
                                        hint.empty() ? leave : hint + ", or " + leave));
 }
 
+bool names_other_releases(const Job& job) {
+  const Implementation& implementation = job.training->implementation;
+  return implementation.torch != kRecordedTorchRelease ||
+         implementation.transformers != TransformersRelease::v5_18;
+}
+
 namespace {
 
 void check_whole_compile(const Value& root, const Job& job, Diagnostics& diagnostics) {

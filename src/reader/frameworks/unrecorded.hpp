@@ -38,6 +38,12 @@ struct NotRecorded {
   const char* hint;  ///< empty: leave the technique out
 };
 
+/// Whether `job` names another release of PyTorch or transformers than the recorded ones.
+bool names_other_releases(const Job& job);
+inline constexpr NotRecorded kUnderOtherReleases = {
+    names_other_releases, "under another release of PyTorch or transformers",
+    "leave 'torch' and 'transformers' out"};
+
 /// Refuses `technique` for the first of `own`, or of what no technique of models was recorded with,
 /// that `job` asks for.
 void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRecorded> own,

@@ -118,6 +118,10 @@ constexpr Key kAdapterTargets = {.name = "targets",
                                  .doc = "Modules that get an adapter.",
                                  .required = true,
                                  .usual = "[q_proj, v_proj]"};  // peft's, of Llama
+constexpr Key kAdapterDropout = {.name = "dropout",
+                                 .shapes = {number(0, 1)},
+                                 .fallback = "0.0",
+                                 .doc = "Dropout on the adapter's input."};
 constexpr Key kWholeModules = {
     .name = "modules_to_save",
     .shapes = {list(kNames)},
@@ -129,10 +133,7 @@ constexpr Key kVeraKeys[] = {
      .required = true,
      .usual = "256"},  // peft's VeraConfig.r
     kAdapterTargets,
-    {.name = "dropout",
-     .shapes = {number(0, 1)},
-     .fallback = "0.0",
-     .doc = "Dropout on the adapter's input."},
+    kAdapterDropout,
     kAdapterDtype,
     kWholeModules,
 };
@@ -143,10 +144,7 @@ constexpr Key kLoraKeys[] = {
      .required = true,
      .usual = "8"},  // peft's LoraConfig.r
     kAdapterTargets,
-    {.name = "dropout",
-     .shapes = {number(0, 1)},
-     .fallback = "0.0",
-     .doc = "Dropout on the adapter's input."},
+    kAdapterDropout,
     kAdapterDtype,
     kWholeModules,
 };

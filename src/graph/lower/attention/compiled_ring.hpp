@@ -19,7 +19,6 @@ struct RingShapes {
   TensorId late = 0;      ///< half of the output
   TensorId late_sums = 0;
   bool by_tokens = true;  ///< so keys and values lie, unless they are a single head's
-  AttentionKernel kernel = AttentionKernel::sdpa_cudnn;  ///< or sdpa_flash
   std::int64_t ranks = 1;
 };
 

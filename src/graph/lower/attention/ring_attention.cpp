@@ -69,12 +69,11 @@ class RingBackward {
   /// half of the queries.
   void run_kernel(Gradients& gradients, bool whole) {
     // _flash_attention_backward: out.contiguous() by tokens, as which merged outputs do not lie.
-    const bool flash = shapes_.kernel == AttentionKernel::sdpa_flash;
     Slot& by_tokens = outputs_by_tokens_[whole ? 0 : 1];
-    if (flash) make(by_tokens);
+    if (op_.flash_2) make(by_tokens);
     for (Slot& one : gradients) make(one);
     write_kernel(whole);
-    if (flash) drop(by_tokens);
+    if (op_.flash_2) drop(by_tokens);
   }
 
   void write_kernel(bool whole) {
@@ -223,7 +222,6 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   const auto& attention = context.attention;
   shapes.ranks = ranks;
   shapes.by_tokens = attention.kv_heads > context.policy.tensor;
-  shapes.kernel = call.kernel;
   const FusedCore core{.dims = dims,
                        .head_dim = attention.head_dim,
                        .dtype = call.dtype,

@@ -71,9 +71,8 @@ class RingForward {
   /// cuDNN's kernel makes its random state first, flash last.
   void make(const Answer& answer) {
     const auto [seed, offset, out, sums] = answer;
-    const bool flash = shapes_.kernel == AttentionKernel::sdpa_flash;
     for (const TensorId id :
-         flash ? std::array{out, sums, seed, offset} : std::array{seed, offset, out, sums}) {
+         op_.flash_2 ? std::array{out, sums, seed, offset} : std::array{seed, offset, out, sums}) {
       make(id);
     }
   }

@@ -49,8 +49,8 @@ GatheredCast gathered_cast(const DecoderContext& context, Course& course, const 
   return {*parts.scale, gathered};
 }
 
-/// Writes as the op's outputs a scale, a storage in fp8 of the shape that `like` has, and what is
-/// seen of it, which this answers.
+/// Writes as the op's outputs a scale, a storage of `shape` in fp8, and what is seen of it, which
+/// this answers.
 TensorId add_outputs(BlockBuilder& block, Op& op, const Shape& shape, DType dtype) {
   const TensorId scale = block.make({op.name, kScale}, {Expr(1)}, DType::fp32);
   const TensorId data = block.make({op.name, "kept in fp8"}, shape, DType::fp8);
