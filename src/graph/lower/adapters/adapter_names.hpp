@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 
 namespace memest {
@@ -12,9 +13,9 @@ namespace memest {
 template <std::size_t n>
 struct Literal {
   // NOLINTNEXTLINE(google-explicit-constructor): a template's argument is written as the literal
-  consteval Literal(const char (&given)[n]) { std::copy_n(given, n, text); }
-  char text[n] =
-      {};  // NOLINT(modernize-avoid-c-arrays): an argument of a template has no std::array
+  consteval Literal(const char (&given)[n]) { std::ranges::copy(given, std::begin(text)); }
+  // NOLINTNEXTLINE(modernize-avoid-c-arrays): an argument of a template has no std::array
+  char text[n] = {};
 };
 
 template <Literal left, Literal right>
