@@ -10,10 +10,6 @@ namespace {
 
 using Rows = HeadRows<double>;
 
-/// Terms that are rounded to half a place each add up to a quarter of one as a deviation, and a
-/// few places in the worst of millions of results.
-constexpr double kRoundedTerms = 4;
-
 double product(const double* left, const double* right, std::int64_t count) {
   double sum = 0;
   for (std::int64_t i = 0; i < count; ++i) sum += left[i] * right[i];
@@ -114,10 +110,6 @@ Description describe_attention(const AttentionShape& shape) {
 AttentionShape forward_of(AttentionShape shape) {
   shape.pass = KernelPass::forward;
   return shape;
-}
-
-double attention_tolerance(DType dtype) {
-  return is_half(dtype) ? kRoundedTerms * tolerance(dtype) : tolerance(dtype);
 }
 
 void attention_reference(const AttentionShape& shape, double* const* operands) {

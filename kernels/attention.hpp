@@ -26,10 +26,6 @@ Description describe_attention(const AttentionShape& shape);
 /// The forward that a backward follows; its operands are the first of the backward's.
 AttentionShape forward_of(AttentionShape shape);
 
-/// Difference allowed from the reference where operands have `dtype`: 16-bit kernels also
-/// round P and dS to it before they multiply them.
-double attention_tolerance(DType dtype);
-
 /// In double, one position after the other.
 void attention_reference(const AttentionShape& shape, double* const* operands);
 

@@ -2,6 +2,10 @@
 // same kind, small enough for the reference's loops, and odd where sizes may be.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "memest/kernels/backend.hpp"
@@ -11,13 +15,22 @@ namespace memest::kernels {
 /// As many columns, because they decide how a row kernel runs, but for an embedding, whose table
 /// would be large; few rows.
 StreamShape check_shape(const StreamShape& shape);
-/// At most 136 of m, n and k each, and two batches; multiples of eight, which 16-byte rows need.
+/// At most 144 of m, n and k each, and two batches; whole rows of 16 bytes in every type.
 MatmulShape check_shape(const MatmulShape& shape);
 /// At most 256 positions, two of the tiles that kernels take; two sequences; and two heads of keys
 /// for two heads of queries each.
 AttentionShape check_shape(const AttentionShape& shape);
 
-/// Throws EnvironmentError at the first that failed: what would be timed computes something else.
-void require_passed(const std::vector<KernelCheck>& checks);
+/// Kernels that were compared with their references, and agreed.
+class CheckedKernels {
+ public:
+  /// The first result of `check` that differs, in words; nothing where none does. A small shape
+  /// that has passed is not checked again.
+  std::optional<std::string> difference(const KernelShape& small,
+                                        const std::function<std::vector<KernelCheck>()>& check);
+
+ private:
+  std::set<KernelShape> passed_;
+};
 
 }  // namespace memest::kernels

@@ -35,6 +35,12 @@ std::vector<StreamKernel> all_kernels() {
   return all;
 }
 
+double root_mean_square(std::span<const double> values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
+}
+
 }  // namespace
 
 Bytes traffic(const Description& description) {
@@ -73,10 +79,7 @@ double tolerance(DType result) {
 
 double largest_error(std::span<const double> result, std::span<const double> reference) {
   expect(result.size() == reference.size(), "a result has as many elements as its reference");
-  double squares = 0;
-  for (const double value : reference) squares += value * value;
-  const double scale =
-      std::sqrt(squares / static_cast<double>(std::max<std::size_t>(reference.size(), 1)));
+  const double scale = root_mean_square(reference);
   double largest = 0;
   for (std::size_t i = 0; i < result.size(); ++i) {
     const double difference = std::abs(result[i] - reference[i]);
@@ -89,6 +92,16 @@ double largest_error(std::span<const double> result, std::span<const double> ref
     }
   }
   return largest;
+}
+
+double mean_error(std::span<const double> result, std::span<const double> reference) {
+  expect(result.size() == reference.size(), "a result has as many elements as its reference");
+  std::vector<double> differences(result.begin(), result.end());
+  for (std::size_t i = 0; i < result.size(); ++i) differences[i] -= reference[i];
+  const double difference = root_mean_square(differences);
+  if (difference == 0) return 0;
+  const double error = difference / root_mean_square(reference);
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
 }
 
 std::span<const StreamKernel> stream_kernels() {

@@ -52,6 +52,10 @@ double tolerance(DType result);
 /// The largest such difference; infinite where a result is not a number. Spans of equal length.
 double largest_error(std::span<const double> result, std::span<const double> reference);
 
+/// The root mean square of the differences over that of the reference; infinite where a result is
+/// not a number. Spans of equal length.
+double mean_error(std::span<const double> result, std::span<const double> reference);
+
 /// A kernel of a row operation by op and pass: its description at a shape, and the same arithmetic
 /// as plain loops, in double (the reference) and in float (what the host backend times).
 struct StreamKernel {

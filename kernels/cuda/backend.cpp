@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <set>
+#include <optional>
 #include <string>
 
 #include "kernels/attention.hpp"
@@ -16,6 +16,7 @@
 #include "kernels/launch.hpp"
 #include "kernels/launches.hpp"
 #include "kernels/rotation.hpp"
+#include "memest/diag/environment.hpp"
 #include "memest/diag/expect.hpp"
 
 namespace memest::kernels {
@@ -48,7 +49,7 @@ std::vector<KernelCheck> compare(const Workload& workload, const Device& device)
     if (!is_result(operands[i])) continue;
     checks.push_back(
         {.result = std::string(operands[i].name),
-         .error = largest_error(on_device.read(i), values[i]),
+         .error = workload.error(on_device.read(i), values[i]),
          .tolerance = std::max(tolerance(operands[i].dtype), workload.least_tolerance)});
   }
   return checks;
@@ -71,6 +72,11 @@ class CudaBackend : public Backend {
   std::vector<KernelCheck> check(const KernelShape& shape) override {
     expect(can_measure(shape), "only what can be measured is checked");
     return std::visit([this](const auto& one) { return check_one(one); }, shape);
+  }
+
+  std::optional<std::string> difference(const KernelShape& shape) override {
+    expect(can_measure(shape), "only what can be measured is checked");
+    return std::visit([this](const auto& one) { return difference_of(one); }, shape);
   }
 
   Measurement measure(const KernelShape& shape, const RulerSettings& settings) override {
@@ -145,10 +151,18 @@ class CudaBackend : public Backend {
       std::is_same_v<Shape, AttentionShape>;
 
   template <class Shape>
+  std::optional<std::string> difference_of(const Shape& shape) {
+    if constexpr (kHasWorkload<Shape>) {
+      return checked_.difference(check_shape(shape), [&] { return check_one(shape); });
+    } else {
+      return std::nullopt;
+    }
+  }
+
+  template <class Shape>
   Measurement time(const Shape& shape, const RulerSettings& settings) {
     if constexpr (kHasWorkload<Shape>) {
-      // A kernel is checked before it is timed, once for each small shape that stands for many.
-      if (checked_.insert(check_shape(shape)).second) require_passed(check_one(shape));
+      if (const auto differs = difference_of(shape)) throw EnvironmentError(*differs);
       return time_workload(workload(shape), settings);
     } else if constexpr (std::is_same_v<Shape, TransferShape>) {
       return measure_transfer(device_, shape, settings);
@@ -185,7 +199,7 @@ class CudaBackend : public Backend {
   CublasLt cublas_{device_.capability};
   CudnnAttention attention_;
   Nccl nccl_;
-  std::set<KernelShape> checked_;
+  CheckedKernels checked_;
 };
 
 }  // namespace

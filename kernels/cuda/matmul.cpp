@@ -143,12 +143,23 @@ int matmul_ranks(const CublasLt& library, const MatmulShape& shape) {
   return static_cast<int>(MatmulPlan(library, shape).ranked.size());
 }
 
+namespace {
+
+/// A product may be off by so much beyond the rounding of its result.
+double least_tolerance(const MatmulShape& shape) {
+  const bool is_narrow = shape.tensor_float || shape.operand == DType::fp8;
+  // A product that is added to a 16-bit result is rounded to it before the sum is.
+  const double roundings = shape.accumulates && is_half(shape.result) ? 2 : 1;
+  return std::max(is_narrow ? kNarrowTolerance : 0, roundings * tolerance(shape.result));
+}
+
+}  // namespace
+
 Workload matmul_workload(const CublasLt& library, const MatmulShape& shape, int rank) {
   const auto plan = std::make_shared<const MatmulPlan>(library, shape);
   if (static_cast<std::size_t>(rank) >= plan->ranked.size()) {
     throw EnvironmentError("cuBLASLt has no kernel for a matrix product of this shape");
   }
-  const bool is_narrow = shape.tensor_float || shape.operand == DType::fp8;
   return {.description = describe(shape),
           .enqueue =
               [=](void* const* operands, Stream stream) {
@@ -159,7 +170,7 @@ Workload matmul_workload(const CublasLt& library, const MatmulShape& shape, int 
                 }
               },
           .reference = [=](double* const* operands) { run_reference(shape, operands); },
-          .least_tolerance = is_narrow ? kNarrowTolerance : 0};
+          .least_tolerance = least_tolerance(shape)};
 }
 
 }  // namespace memest::kernels

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "kernels/call.hpp"
 #include "kernels/description.hpp"
@@ -17,6 +18,8 @@ struct Workload {
   std::function<void(void* const* operands, Stream stream)> enqueue{};
   /// The computation in double, on the host.
   std::function<void(double* const* operands)> reference{};
+  /// How far results are from it.
+  double (*error)(std::span<const double>, std::span<const double>) = largest_error;
   /// Difference allowed beyond the rounding of a result's type: of operands in TF32, say.
   double least_tolerance = 0;
 };

@@ -21,6 +21,9 @@ inline constexpr unsigned kAllLanes = 0xFFFFFFFF;
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, Stream stream,
             const Arguments&... arguments) {
+  // CUDA refuses a grid of no blocks, which an operand without elements asks for: the angles of
+  // rows of one column.
+  if (grid.blocks == 0) return;
   const dim3 threads(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
   kernel<<<static_cast<unsigned>(grid.blocks), threads, 0, stream>>>(arguments...);
   check_launch();

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <chrono>
-#include <set>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -15,6 +15,7 @@
 #include "kernels/host/stopwatch.hpp"
 #include "kernels/matmul.hpp"
 #include "kernels/rotation.hpp"
+#include "memest/diag/environment.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/kernels/traffic.hpp"
 
@@ -120,6 +121,11 @@ class HostBackend : public Backend {
     return std::visit([](const auto& one) { return check_one(one); }, shape);
   }
 
+  std::optional<std::string> difference(const KernelShape& shape) override {
+    expect(can_measure(shape), "only what can be measured is checked");
+    return std::visit([this](const auto& one) { return difference_of(one); }, shape);
+  }
+
   Measurement measure(const KernelShape& shape, const RulerSettings& settings) override {
     expect(can_measure(shape), "only what can be measured is measured");
     return std::visit([&](const auto& one) { return time(one, settings); }, shape);
@@ -172,9 +178,18 @@ class HostBackend : public Backend {
   }
 
   template <class Shape>
+  std::optional<std::string> difference_of(const Shape& shape) {
+    if constexpr (kComputes<Shape>) {
+      return checked_.difference(check_shape(shape), [&] { return check_one(shape); });
+    } else {
+      return std::nullopt;
+    }
+  }
+
+  template <class Shape>
   Measurement time(const Shape& shape, const RulerSettings& settings) {
     if constexpr (kComputes<Shape>) {
-      if (checked_.insert(check_shape(shape)).second) require_passed(check_one(shape));
+      if (const auto differs = difference_of(shape)) throw EnvironmentError(*differs);
       const Description description = describe(shape);
       const std::int64_t round =
           copies(memory_in_fp32(description), host_facts().l2_cache, host_free_memory());
@@ -189,7 +204,7 @@ class HostBackend : public Backend {
     }
   }
 
-  std::set<KernelShape> checked_;
+  CheckedKernels checked_;
 };
 
 }  // namespace

@@ -88,9 +88,14 @@ MeasureResult measure_sweep(Backend& backend, const Sweep& sweep, const MeasureR
     ruler.sustained_for = warm_up(sweep.ruler, busy);
     // Behind another sustained step the GPU is still warm.
     busy = step->load == Load::sustained;
-    const Measurement measured = backend.measure(step->shape, ruler);
-    result.samples.push_back(sample_of(*step, measured, request.gpu));
-    hooks.measured(result.samples.back());
+    if (auto differs = backend.difference(step->shape)) {
+      if (result.wrong.empty()) result.difference = std::move(*differs);
+      result.wrong.push_back(step->shape);
+    } else {
+      const Measurement measured = backend.measure(step->shape, ruler);
+      result.samples.push_back(sample_of(*step, measured, request.gpu));
+      hooks.measured(result.samples.back());
+    }
     --result.steps_left;
     expected -= step->expected;
     pace.add(step->expected, hooks.now());

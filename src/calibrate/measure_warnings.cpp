@@ -82,6 +82,11 @@ Diagnostics warnings_of(const Sweep& sweep, const SweepDevice& device,
             ") and had to be left out: " + named(sweep.left_out),
         "measure again when others have freed theirs"));
   }
+  if (!result.wrong.empty()) {
+    warnings.push_back(warning(counted(result.wrong.size(), "shape") + " had to be left out, as " +
+                                   result.difference + ": " + named(result.wrong),
+                               "is the GPU sound, and its library released for it?"));
+  }
   const auto throttled = static_cast<std::size_t>(std::count_if(
       result.samples.begin(), result.samples.end(),
       [](const Sample& sample) { return sample.load == Load::burst && sample.throttled; }));

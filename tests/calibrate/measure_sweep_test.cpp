@@ -142,6 +142,29 @@ TEST_CASE("a device that fails has handed over what it measured until then", "[c
   CHECK(run.kept.size() == 5);
 }
 
+TEST_CASE("a kernel that differs is left out and named, and the others are measured",
+          "[calibrate]") {
+  LawfulBackend backend;
+  backend.differs = [](const KernelShape& shape) {
+    const auto* attention = std::get_if<AttentionShape>(&shape);
+    return attention != nullptr && attention->pass == KernelPass::backward;
+  };
+  const Sweep sweep = design_sweep(backend.as_device(), kQuickBudget);
+  const MeasureResult result = Run{backend}.measure(sweep, Seconds(1e6));
+  CHECK(result.end == MeasureEnd::finished);
+  CHECK(result.steps_left == 0);
+  CHECK_FALSE(result.wrong.empty());
+  CHECK(result.samples.size() + result.wrong.size() == sweep.steps.size());
+  const GpuProfile profile = fit_profile(h100(), result.samples, kFit).profile;
+  CHECK_FALSE(profile.attentions.empty());
+  for (const AttentionFit& fit : profile.attentions) CHECK(fit.kind.pass == KernelPass::forward);
+  const Diagnostics warnings = warnings_of(sweep, backend.as_device(), result);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].message.starts_with(std::to_string(result.wrong.size()) +
+                                        " shapes had to be left out, as a kernel differs from its "
+                                        "reference: attention bf16 backward"));
+}
+
 TEST_CASE("progress counts up to the whole sweep, and its time left down to nothing",
           "[calibrate]") {
   LawfulBackend backend;

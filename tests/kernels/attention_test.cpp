@@ -197,15 +197,15 @@ TEST_CASE("the tolerance lets a kernel round its shares and does not let it be w
   const auto error = [&](const Eigen::MatrixXd& shares) {
     const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> o =
         (shares * v).unaryExpr(&rounded_to_bf16);
-    return largest_error({o.data(), static_cast<std::size_t>(o.size())}, arrays.operand(kO));
+    return mean_error({o.data(), static_cast<std::size_t>(o.size())}, arrays.operand(kO));
   };
   const Eigen::MatrixXd shares = shares_of(shape, q, k);
-  CHECK(error(shares.unaryExpr(&rounded_to_bf16)) < attention_tolerance(DType::bf16));
-  CHECK(error(shares * 1.05) > attention_tolerance(DType::bf16));
+  CHECK(error(shares.unaryExpr(&rounded_to_bf16)) < tolerance(DType::bf16));
+  CHECK(error(shares * 1.05) > tolerance(DType::bf16));
   AttentionShape other = shape;
   other.head_dim = 120;  // another scale
-  CHECK(error(shares_of(other, q, k)) > attention_tolerance(DType::bf16));
+  CHECK(error(shares_of(other, q, k)) > tolerance(DType::bf16));
   other = shape;
   other.causal = false;
-  CHECK(error(shares_of(other, q, k)) > attention_tolerance(DType::bf16));
+  CHECK(error(shares_of(other, q, k)) > tolerance(DType::bf16));
 }

@@ -120,6 +120,18 @@ TEST_CASE("an error is held against the larger of its reference and their root m
   CHECK(std::isinf(largest_error(std::vector{1.0}, std::vector{0.0})));
 }
 
+TEST_CASE("a mean error weighs all differences, and a number that is none fails") {
+  const std::vector<double> reference = {3, 0, 0, 0, 0, 0, 0, 0, 0};  // root mean square 1
+  std::vector<double> result = reference;
+  CHECK(mean_error(result, reference) == 0);
+  result[0] = 3.3;  // of nine elements: 0.3 / sqrt(9)
+  CHECK(std::abs(mean_error(result, reference) - 0.1) < 1e-12);
+  result[4] = std::numeric_limits<double>::quiet_NaN();
+  CHECK(std::isinf(mean_error(result, reference)));
+  CHECK(std::isinf(mean_error(std::vector{1.0}, std::vector{0.0})));
+  CHECK(mean_error(std::vector{0.0}, std::vector{0.0}) == 0);
+}
+
 TEST_CASE("a round of copies passes three times the cache and fits half of the memory") {
   CHECK(copies(Bytes(100), Bytes(1000), Bytes(1'000'000)) == 31);
   CHECK(copies(Bytes(100), Bytes(1000), Bytes(2'000)) == 10);
@@ -138,7 +150,8 @@ TEST_CASE("a kernel is checked at its columns, few rows, and never at more than 
   const StreamShape long_row = check_shape(StreamShape{.rows = 8, .columns = 1 << 22});
   CHECK(long_row.rows == 1);
   const MatmulShape matmul = check_shape(MatmulShape{.batch = 9, .m = 4096, .n = 8, .k = 128});
-  CHECK(matmul.m == 136);
+  CHECK(matmul.m == 144);
+  CHECK(matmul.m % 16 == 0);  // an fp8 product of many rows has its check
   CHECK(matmul.n == 8);
   CHECK(matmul.batch == 2);
 }

@@ -44,12 +44,13 @@ enum class MeasureEnd : std::uint8_t { finished, out_of_time, interrupted };
 
 struct MeasureResult {
   MeasureEnd end = MeasureEnd::finished;
-  std::vector<Sample> samples;  ///< earlier ones first
-  std::size_t steps_left = 0;   ///< of the sweep, not measured
+  std::vector<Sample> samples;       ///< earlier ones first
+  std::size_t steps_left = 0;        ///< of the sweep, not measured
+  std::vector<KernelShape> wrong{};  ///< whose kernel differs from its reference: not measured
+  std::string difference{};          ///< of the first of them, in the backend's words
 };
 
-/// Throws EnvironmentError where the device fails or a kernel differs from its reference; what was
-/// measured until then went to `measured`.
+/// Throws EnvironmentError where the device fails; what was measured until then went to `measured`.
 MeasureResult measure_sweep(Backend& backend, const Sweep& sweep, const MeasureRequest& request,
                             const MeasureHooks& hooks);
 

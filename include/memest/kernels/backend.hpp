@@ -51,7 +51,8 @@ struct Measurement {
 /// A result of a kernel against its reference in double precision.
 struct KernelCheck {
   std::string result;    ///< the operand's name: "dgamma"
-  double error = 0;      ///< the largest, over the reference's magnitude or its root mean square
+  double error = 0;      ///< the largest, over the reference's magnitude or its root mean square;
+                         ///< of attention the root mean square over the reference's
   double tolerance = 0;  ///< from the type's last place
 
   [[nodiscard]] bool passed() const { return error <= tolerance; }
@@ -76,7 +77,12 @@ class Backend {
   [[nodiscard]] virtual bool can_measure(const KernelShape& shape) const = 0;
   /// Each result of the kernel at a small shape of the kind; nothing where a kernel computes none.
   virtual std::vector<KernelCheck> check(const KernelShape& shape) = 0;
-  /// Checks the kernel the first time, and throws where it fails; then times it.
+  /// How a result of the kernel differs from its reference, by a check that is made once for the
+  /// shapes of a kind; nothing where none does. Other kernels of the device may be right.
+  virtual std::optional<std::string> difference(const KernelShape& /*shape*/) {
+    return std::nullopt;
+  }
+  /// Throws EnvironmentError where the kernel differs from its reference; else times it.
   virtual Measurement measure(const KernelShape& shape, const RulerSettings& settings) = 0;
   /// A ceiling, where measure() says what frameworks get: they run the kernel that the library
   /// ranks first, and this the fastest of those that it ranks, each timed under the settings.

@@ -7,8 +7,8 @@
 #include "cli/device/device.hpp"
 #include "cli/machine/interrupt.hpp"
 #include "cli/machine/progress.hpp"
-#include "cli/spec.hpp"
 #include "cli/machine/terminal.hpp"
+#include "cli/spec.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/report/gpus/selftest_report.hpp"
@@ -44,13 +44,17 @@ Outcome run_selftest(const Arguments& arguments, const Surroundings& surrounding
   answer.gpu = device.device.gpu.slug;
   answer.ceilings = find_ceilings(answer.gpu);
   const InterruptWatch watch;
+  std::string under_way;  // what a device that fails was asked for
   try {
     ProgressLine line(render_options_of(StandardStream::err, arguments.color), arguments.quiet);
     std::size_t done = 0;
     answer.selftest = selftest_of(*device.backend, settings, [&](const KernelShape& shape) {
       if (InterruptWatch::interrupted()) throw Interrupted();
-      line.show(done++, text_of(shape));
+      under_way = text_of(shape);
+      line.show(done++, under_way);
     });
+  } catch (const EnvironmentError& error) {
+    throw EnvironmentError(under_way + ": " + error.what());
   } catch (const Interrupted&) {
     return {ExitCode::interrupted, "", {{Severity::warning, {}, "interrupted", "", false}}};
   }
