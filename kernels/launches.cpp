@@ -77,6 +77,7 @@ bool is_row_op(StreamOp op) {
     case StreamOp::scale:
     case StreamOp::add:
     case StreamOp::triad:
+    case StreamOp::by_element:  // no kernel of memest's own is
     case StreamOp::cast:
     case StreamOp::gelu:
     case StreamOp::silu_mul:

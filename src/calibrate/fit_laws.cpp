@@ -14,6 +14,8 @@ namespace {
 /// Matrix products below are of single tokens or of launches, not of training steps.
 constexpr std::int64_t kLeastMatmulSize = 64;
 constexpr double kLeastMatmulSeconds = 20e-6;
+/// Bytes at whose multiples rows begin that 16-bit kernels of today do not take.
+constexpr std::int64_t kLeastAligned = 4;
 /// Tokens.
 constexpr std::int64_t kLeastSequence = 256;
 /// About the time that fits to calls of every length give `power_time`.
@@ -96,7 +98,10 @@ SampleFeatures features_of(const Call<LaunchShape>& call) {
 
 bool is_of_steps(const Call<MatmulShape>& call) {
   const MatmulShape& shape = call.shape;
-  return std::min({shape.m, shape.n, shape.k}) >= kLeastMatmulSize &&
+  // Products that no kernel of wide loads takes follow no law of tiles
+  // (time/laws/unaligned_rows.cpp).
+  const bool is_aligned = !is_half(shape.operand) || row_alignment(shape) > kLeastAligned;
+  return is_aligned && std::min({shape.m, shape.n, shape.k}) >= kLeastMatmulSize &&
          call.seconds >= kLeastMatmulSeconds;
 }
 bool is_of_steps(const Call<AttentionShape>& call) { return call.shape.seq_len >= kLeastSequence; }

@@ -90,7 +90,7 @@ class PassTimer {
     time.low = Seconds(std::max(kernels.fast, kernels.launched * kEagerLaunch.fast));
     // No forward was recorded whose kernels the GPU waits for: at most what eager training steps
     // took over theirs.
-    const double share = step_share(gpu_, inference_.implementation.framework, Outlook::slow);
+    const double share = step_share({gpu_, inference_.implementation.framework}, Outlook::slow);
     time.high = Seconds(std::max(kernels.slow / share, kernels.launched * kEagerLaunch.slow));
     time.launched = std::llround(kernels.launched);
     time.bound = time.host > time.kernels ? Bound::launch : kernels.bound();

@@ -252,7 +252,8 @@ class StepAccount {
   /// So many bytes of a rank's own, read and written.
   [[nodiscard]] double streamed(StreamOp op, double bytes) const {
     if (bytes == 0) return 0;
-    const StreamShape shape{.op = op, .dtype = DType::fp32, .bytes = std::llround(bytes)};
+    const DType weights = model_.job_->training->recipe.weights;
+    const StreamShape shape{.op = op, .dtype = weights, .bytes = std::llround(bytes)};
     return model_.links_->laws().price(shape).at(model_.outlook_) / model_.share_;
   }
 
@@ -270,7 +271,7 @@ PricedModel::PricedModel(const PricedWork& priced, const Job& job, const Links& 
                          Outlook outlook)
     : work_(&priced.work), job_(&job), links_(&links), outlook_(outlook) {
   const auto& [work, prices] = priced;
-  share_ = step_share(job.hardware.gpu, job.training->implementation.framework, outlook);
+  share_ = step_share(platform_of(job), outlook);
   const std::vector<PartCost> blocks = costs_of_blocks(work, prices, outlook, share_);
   // Prefix sums over the layers: any stage is a difference of two of them, in constant time.
   before_ = {PartCost{}};

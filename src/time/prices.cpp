@@ -50,23 +50,50 @@ CallPrice waiting_of(const std::vector<MessageWork>& messages,
   return total;
 }
 
-double weight_gradients(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
+double weight_gradients(const std::vector<KernelShape>& calls, const GpuLaws& laws, double load) {
   double seconds = 0;
   for (const KernelShape& call : calls) {
     const auto* product = std::get_if<MatmulShape>(&call);
     if (product == nullptr || product->pass != MatmulPass::weight_gradient) continue;
-    seconds += laws.price(call).expected;
+    seconds += laws.price(call, load).expected;
   }
   return seconds;
 }
 
+/// Seconds of products, and of all.
+struct KernelSeconds {
+  double products = 0;
+  double all = 0;
+
+  void add(const std::vector<KernelShape>& calls, double times, const GpuLaws& laws) {
+    for (const KernelShape& call : calls) {
+      const double seconds = times * laws.price(call, 0).expected;
+      all += seconds;
+      if (std::holds_alternative<MatmulShape>(call)) products += seconds;
+    }
+  }
+};
+
+/// How much of what a step of nothing but products loses to the limit of power this one's lose.
+double load_of(const StepWork& work, const GpuLaws& laws) {
+  constexpr double kSteady = 1;
+  if (laws.load_of_products(0) == kSteady) return kSteady;  // wherever products are, they lose all
+  KernelSeconds seconds;
+  for (const OpWork& op : work.ops) {
+    if (op.op->once) continue;
+    seconds.add(op.forward_calls, op.executions + op.recomputations, laws);
+    seconds.add(op.backward_calls, op.executions, laws);
+  }
+  return seconds.all > 0 ? laws.load_of_products(seconds.products / seconds.all) : kSteady;
+}
+
 }  // namespace
 
-CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
+CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws, double load) {
   CallPrice total;
   double longest = -1;
   for (const KernelShape& call : calls) {
-    const CallPrice price = laws.price(call);
+    const CallPrice price = laws.price(call, load);
     const Bound bound = total.bound;
     const LawOrigin origin = total.origin;
     add(total, price);
@@ -89,13 +116,14 @@ GroupPlaces places_of(const Parallelism& parallelism, std::int64_t linked_gpus) 
 std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws) {
   std::vector<OpPrice> prices;
   prices.reserve(work.ops.size());
+  const double load = load_of(work, laws);
   for (const OpWork& op : work.ops) {
-    prices.push_back({.forward = price_of_calls(op.forward_calls, laws),
+    prices.push_back({.forward = price_of_calls(op.forward_calls, laws, load),
                       .casts = op.recasts > 0 ? laws.price(op.forward_calls.front()) : CallPrice{},
-                      .backward = price_of_calls(op.backward_calls, laws),
+                      .backward = price_of_calls(op.backward_calls, laws, load),
                       .forward_messages = {},
                       .backward_messages = {},
-                      .weights = weight_gradients(op.backward_calls, laws)});
+                      .weights = weight_gradients(op.backward_calls, laws, load)});
   }
   return prices;
 }

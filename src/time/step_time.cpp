@@ -86,8 +86,7 @@ double recomputed_of(double recomputations, const OpWork& op, const RankRuns& ru
 /// The pass that takes most of the op's time decides what binds it and how it is known.
 OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price,
                   const RankRuns& runs) {
-  const double share = step_share(place.job.hardware.gpu,
-                                  place.job.training->implementation.framework, Outlook::expected);
+  const double share = step_share(platform_of(place.job), Outlook::expected);
   const double forwards = runs.forward + recomputed_of(op.recomputations, op, runs);
   const double casts = recomputed_of(op.recasts, op, runs);
   const double forward = forwards * price.forward.expected + casts * price.casts.expected;
@@ -253,12 +252,12 @@ std::vector<TimePart<Kind>> parts_by(const std::vector<OpTime>& ops, const KindO
   return parts;
 }
 
-std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
-  if (explains_whole_steps(gpu, framework)) {
+std::string_view rule_of(const StepPlatform& platform) {
+  if (explains_whole_steps(platform)) {
     return "kernel times under sustained load, which are taken to explain a whole step of "
            "Megatron";
   }
-  if (has_recorded_steps(gpu, framework)) {
+  if (has_recorded_steps(platform)) {
     return "kernel times under sustained load over the share of recorded training steps that "
            "kernels explain";
   }
@@ -388,7 +387,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   if (training.data) {
     estimate.loading = input_pipeline(training, taken, {parts.computed(), parts.passes()});
   }
-  estimate.rule = rule_of(job.hardware.gpu, training.implementation.framework);
+  estimate.rule = rule_of(platform_of(job));
   return estimate;
 }
 

@@ -38,7 +38,11 @@ TEST_CASE("fp8 shortens the layers' products, by less than the peaks' ratio", "[
         seconds_of(half, "layer", "down_proj") / seconds_of(fp8, "layer", "down_proj");
     CHECK(gain > 1.2);
     CHECK(gain < 2);
-    CHECK(seconds_of(fp8, "head", "lm_head") == seconds_of(half, "head", "lm_head"));
+    // Stays in bf16; where the limit of power follows the step, faster products beside leave it
+    // some.
+    const double head = seconds_of(fp8, "head", "lm_head") / seconds_of(half, "head", "lm_head");
+    CHECK(head <= 1);
+    CHECK(head > 0.9);
     CHECK(fp8.hfu <= 1);
   }
 }

@@ -113,6 +113,47 @@ TEST_CASE("Collectives over NVLink take the profile's law of the nearest number 
   CHECK(GpuLaws(gpu).price(shape).origin.provenance == Provenance::datasheet);
 }
 
+TEST_CASE("Products of unaligned rows take what was measured of them on Hopper, and no more") {
+  GpuSpec gpu = round_gpu();
+  gpu.target = kHopper;
+  const auto price = [&gpu](std::int64_t columns) {
+    return GpuLaws(gpu).price(MatmulShape{.m = 8192, .n = columns, .k = 768}).expected;
+  };
+  const MatmulShape odd{.m = 8192, .n = 50257, .k = 768};
+  CHECK(price(50257) == Approx(flops_of(odd) / (0.10 * 1e14)));
+  CHECK(price(50304) < price(50257) / 5);
+  CHECK(price(30522) < price(50257));  // 4 bytes at a time, faster than 2
+  CHECK(price(30520) < price(30522) / 2);
+  gpu.target = kAmpere;  // nobody measured it there
+  CHECK(price(50257) == Approx(price(50304)).epsilon(0.01));
+}
+
+TEST_CASE("Where a step is little but products, these lose more to the limit of power") {
+  GpuSpec gpu = round_gpu();
+  CHECK(GpuLaws(gpu).load_of_products(0) == 1);  // nobody measured how it depends on the step
+  gpu.slug = "h200-sxm-141gb";
+  GpuProfile profile;
+  profile.matmuls.emplace_back().law.product = {.power_loss = 0.2, .sustained_load = 1};
+  gpu.profile = std::make_shared<const GpuProfile>(profile);
+  const GpuLaws laws(gpu);
+  CHECK(laws.load_of_products(0.4) == 0);
+  CHECK(laws.load_of_products(0.75) == Approx(0.5));
+  CHECK(laws.load_of_products(1) == 1);
+  const MatmulShape product{.m = 4096, .n = 4096, .k = 4096};
+  const double cool = laws.price(product, 0).expected;
+  CHECK(laws.price(product, 0.5).expected == Approx(1.1 * cool));
+  CHECK(laws.price(product).expected == Approx(1.2 * cool));
+}
+
+TEST_CASE("A kernel that goes element by element takes its own law, or a copy's where none is") {
+  GpuSpec gpu = round_gpu();
+  gpu.profile = profile_of({stream(StreamOp::copy, 0.8)});
+  CHECK(share_of(GpuLaws(gpu).price(gigabyte(StreamOp::by_element))) == Approx(0.8));
+  gpu.profile = profile_of({stream(StreamOp::copy, 0.8), stream(StreamOp::by_element, 0.3)});
+  CHECK(share_of(GpuLaws(gpu).price(gigabyte(StreamOp::by_element))) == Approx(0.3));
+  CHECK(share_of(GpuLaws(gpu).price(gigabyte(StreamOp::scale))) == Approx(0.8));
+}
+
 TEST_CASE("Flash attention on Hopper is FlashAttention 2, whatever faster kernel was measured") {
   GpuSpec gpu = round_gpu();
   gpu.target = kHopper;

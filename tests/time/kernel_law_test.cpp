@@ -76,6 +76,24 @@ TEST_CASE("a scale for the whole operand is cast in two readings and one writing
   CHECK_THAT(with_cast - alone, WithinRel(5.0 * 65536 * 8192 / 1e12, 1e-6));
 }
 
+TEST_CASE("rows of a product begin where its widths let them", "[time]") {
+  // GPT-2's head: 50,257 columns of logits in each pass.
+  MatmulShape head{.m = 8192, .n = 50257, .k = 768};
+  CHECK(row_alignment(head) == 2);
+  CHECK(row_alignment({.pass = MatmulPass::data_gradient, .m = 8192, .n = 768, .k = 50257}) == 2);
+  CHECK(row_alignment({.pass = MatmulPass::weight_gradient, .m = 768, .n = 50257, .k = 8192}) == 2);
+  head.n = 30522;  // BERT's
+  CHECK(row_alignment(head) == 4);
+  head.n = 50304;
+  CHECK(row_alignment(head) == 16);
+  // How many rows there are does not matter.
+  head.m = 8191;
+  CHECK(row_alignment(head) == 16);
+  head.operand = head.result = DType::fp32;
+  head.n = 50257;
+  CHECK(row_alignment(head) == 4);
+}
+
 TEST_CASE("operands of nvfp4 take half a byte an element, and a byte for every 16", "[time]") {
   MatmulLaw law;
   const MatmulShape bare{.operand = DType::fp4,

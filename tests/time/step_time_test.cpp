@@ -13,8 +13,10 @@ namespace memest {
 namespace {
 
 using Catch::Approx;
+using test::add_op;
 using test::attention_op;
 using test::dropout_op;
+using test::kH;
 using test::linear_op;
 using test::stack_job;
 using test::stack_of;
@@ -239,6 +241,67 @@ TEST_CASE("The rule says whether steps were recorded on this kind of GPU") {
   const TimeEstimate elsewhere = time_of(linears(), job);
   CHECK(elsewhere.rule.find("no step was recorded") != std::string_view::npos);
   CHECK(elsewhere.high / elsewhere.low > recorded.high / recorded.low);
+}
+
+TEST_CASE(
+    "On one Hopper GPU kernels explain more of a step than where ranks wait for one another") {
+  Job job = stack_job(kLayers, kHidden);
+  const auto of_kernels = [&job](Framework framework) {
+    job.training->implementation.framework = framework;
+    return time_of(linears(), job).step;
+  };
+  const Seconds on_ampere = of_kernels(Framework::transformers);
+  job.hardware.gpu.target = kHopper;
+  const Seconds alone = of_kernels(Framework::transformers);
+  // Megatron's kernels fill a step on one GPU as on many.
+  CHECK(of_kernels(Framework::megatron) < alone);
+  job.hardware.count = 2;
+  job.parallelism.data = 2;
+  CHECK(of_kernels(Framework::transformers) > alone);
+  CHECK(on_ampere > Seconds(0));
+}
+
+TEST_CASE(
+    "Where products lose less in mixed steps, shares recorded of others are less by as much") {
+  Job job = stack_job(kLayers, kHidden);
+  job.hardware.gpu.target = kHopper;
+  const Graph graph = stack_of({dropout_op(0, 1, 2)}, kLayers, kHidden);
+  const auto step = [&](const char* slug, Framework framework) {
+    job.hardware.gpu.slug = slug;
+    job.training->implementation.framework = framework;
+    return op_named(time_of(graph, job), "dropout").seconds;
+  };
+  const auto ratio = [&](Framework framework) {
+    return step("h200-sxm-141gb", framework) / step("round", framework);
+  };
+  CHECK(ratio(Framework::megatron) == Approx(1.09));
+  CHECK(ratio(Framework::transformers) == Approx(1));  // steps on one H200 were recorded
+  job.hardware.count = job.parallelism.data = 2;
+  CHECK(ratio(Framework::transformers) == Approx(1.09));
+}
+
+TEST_CASE("An operand that is broadcast makes a kernel of single elements, in eager mode alone") {
+  Graph graph = stack_of({add_op(0, 1, 2)}, kLayers, kHidden);
+  Job job = stack_job(kLayers, kHidden);
+  job.hardware.gpu.multiprocessors.emplace().value = 100;
+  GpuProfile profile;
+  StreamFit fit;
+  fit.kind = {.op = StreamOp::by_element, .pass = KernelPass::forward, .dtype = DType::bf16};
+  fit.law = {.bandwidth_share = 0.3, .launch = 0, .l2_gain = 1, .l2_reach = 1};
+  profile.streams = {fit};
+  fit.kind.op = StreamOp::add;
+  fit.law.bandwidth_share = 0.9;
+  profile.streams.push_back(fit);
+  job.hardware.gpu.profile = std::make_shared<const GpuProfile>(profile);
+  const auto seconds = [&] { return op_named(time_of(graph, job), "residual").seconds.value(); };
+  const double whole_vectors = seconds();
+  graph.blocks[0].tensors[1].shape = {kH};  // a bias
+  CHECK(seconds() == Approx(3 * whole_vectors));
+  job.training->implementation.compile = CompileScope::blocks;
+  CHECK(seconds() == Approx(whole_vectors));
+  job.training->implementation.compile = CompileScope::off;
+  job.training->implementation.framework = Framework::megatron;
+  CHECK(seconds() < 1.2 * whole_vectors);
 }
 
 TEST_CASE("The interval is at least as wide as published steps of left-out sources ask") {

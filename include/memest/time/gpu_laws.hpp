@@ -46,8 +46,12 @@ class GpuLaws {
   /// `gpu` outlives this and has a memory bandwidth.
   explicit GpuLaws(const GpuSpec& gpu);
 
-  /// The price of a call under sustained load.
-  [[nodiscard]] CallPrice price(const KernelShape& call) const;
+  /// The price of a call under sustained load. A product loses `load` of what it loses to the limit
+  /// of power in a step of nothing else.
+  [[nodiscard]] CallPrice price(const KernelShape& call, double load = 1) const;
+  /// That load where products take `share` of the time of a step's kernels: 1 where nobody measured
+  /// how it depends on that.
+  [[nodiscard]] double load_of_products(double share) const;
   /// Whether GPUs of a node reach each other through their host alone.
   [[nodiscard]] bool through_host() const { return !gpu_->link_bandwidth; }
   /// Whether there is a link, so that collectives have a price.

@@ -1,6 +1,7 @@
 // The laws of kernel times, evaluated. Seconds of one call.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "memest/spec/gpu/gpu.hpp"
@@ -26,6 +27,9 @@ double seconds_of(const TransferLaw& law, const TransferShape& shape);
 double flops_of(const MatmulShape& shape);
 /// FLOPs of 2 products forward, 5 backward; of causal attention the half that is computed.
 double flops_of(const AttentionShape& shape);
+/// Bytes at whose multiples the rows of operands and result begin, at most 16: 2 of 50,257 columns
+/// in bf16.
+std::int64_t row_alignment(const MatmulShape& shape);
 /// Operands read and the result written, read too where it is added to.
 double bytes_of(const MatmulShape& shape);
 /// Queries, keys, values and outputs; backward their gradients too.

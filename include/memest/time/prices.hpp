@@ -24,8 +24,10 @@ struct OpPrice {
   double weights = 0;  ///< of `backward`, expected: the weights' gradients
 };
 
-/// The sum of an operation's calls; the longest names its bound and how it is known.
-CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws);
+/// The sum of an operation's calls; the longest names its bound and how it is known. `load` as
+/// GpuLaws::price takes it.
+CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws,
+                         double load = 1);
 
 /// Prices without messages: one rank alone.
 std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws);

@@ -15,7 +15,8 @@ const PricedModel& LayoutTimes::priced(
                      recompute,
                      place(RankGroup::tensor),
                      place(RankGroup::context),
-                     place(RankGroup::expert)};
+                     place(RankGroup::expert),
+                     layout.ranks() == 1};
   const auto& made = models_.at(key, [&] {
     auto priced = std::make_unique<Priced>();
     priced->job = job_;

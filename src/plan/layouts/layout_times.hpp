@@ -50,6 +50,7 @@ class LayoutTimes {
     GroupPlace tensor;
     GroupPlace context;
     GroupPlace expert;
+    bool alone = false;  ///< on one GPU, whose kernels no collective slows
 
     auto operator<=>(const PriceKey&) const = default;
   };

@@ -78,9 +78,9 @@ constexpr Word kOperands[] = {{"fp32"}, {"tf32"},         {"fp16"},       {"bf16
 constexpr Word kProfileTypes[] = {{"fp32"}, {"fp16"}, {"bf16"}, {"fp8"}};
 constexpr Word kPasses[] = {{"forward"}, {"backward"}};
 constexpr Word kStreamOps[] = {
-    {"read"},    {"write"},         {"copy"},      {"scale"},   {"add"},     {"triad"},
-    {"cast"},    {"gelu"},          {"silu-mul"},  {"dropout"}, {"softmax"}, {"layernorm"},
-    {"rmsnorm"}, {"cross-entropy"}, {"embedding"}, {"rotary"},  {"adamw"}};
+    {"read"},       {"write"},   {"copy"},          {"scale"},     {"add"},     {"triad"},
+    {"by-element"}, {"cast"},    {"gelu"},          {"silu-mul"},  {"dropout"}, {"softmax"},
+    {"layernorm"},  {"rmsnorm"}, {"cross-entropy"}, {"embedding"}, {"rotary"},  {"adamw"}};
 constexpr Word kCollectives[] = {
     {"all_reduce"}, {"all_gather"}, {"reduce_scatter"}, {"all_to_all"}};
 constexpr Word kTransfers[] = {{"host-to-device-pinned"},

@@ -265,6 +265,7 @@ constexpr std::array kOpWords = {
     OpWord{"add", stream_at<StreamOp::add, 3>},
     // STREAM's four: copy a = b, scale a = s·b, add a = b + c, triad a = b + s·c.
     OpWord{"triad", stream_at<StreamOp::triad, 3>},
+    OpWord{"by-element", stream_at<StreamOp::by_element, 2>},
     OpWord{"gelu", stream_at<StreamOp::gelu, 2>},
     OpWord{"silu-mul", stream_at<StreamOp::silu_mul, 3>},
     OpWord{"dropout", stream_at<StreamOp::dropout, 2>},

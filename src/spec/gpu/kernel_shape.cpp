@@ -27,9 +27,9 @@ constexpr NamesOf<OperandScaling, OperandScaling::block_16> kScalings = {
     "none", "per-tensor", "block-128", "fixed", "block-16"};
 constexpr NamesOf<KernelPass, KernelPass::backward> kPasses = {"forward", "backward"};
 constexpr NamesOf<StreamOp, StreamOp::adamw> kStreamOps = {
-    "read",    "write",         "copy",      "scale",   "add",     "triad",
-    "cast",    "gelu",          "silu-mul",  "dropout", "softmax", "layernorm",
-    "rmsnorm", "cross-entropy", "embedding", "rotary",  "adamw"};
+    "read",       "write",   "copy",          "scale",     "add",     "triad",
+    "by-element", "cast",    "gelu",          "silu-mul",  "dropout", "softmax",
+    "layernorm",  "rmsnorm", "cross-entropy", "embedding", "rotary",  "adamw"};
 constexpr NamesOf<CollectiveOp, CollectiveOp::all_to_all> kCollectives = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
 constexpr NamesOf<TransferPath, TransferPath::managed_migration> kTransfers = {

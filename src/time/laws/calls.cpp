@@ -7,6 +7,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"
 #include "time/laws/nearest_fit.hpp"
+#include "time/laws/stream_calls.hpp"
 
 namespace memest {
 namespace {
@@ -121,12 +122,6 @@ StreamShape cast_of_weight(const MatmulShape& product, const Recipe& recipe) {
 
 void put_first(std::vector<KernelShape>& calls, const std::vector<KernelShape>& others) {
   calls.insert(calls.begin(), others.begin(), others.end());
-}
-
-void add_stream(std::vector<KernelShape>& calls, StreamShape shape, double bytes) {
-  if (bytes == 0) return;
-  shape.bytes = std::llround(bytes);
-  calls = {shape};
 }
 
 /// A product whose operands are cast op by op around it (torchao's in eager PyTorch): what that
@@ -290,64 +285,12 @@ bool reads_cache(const Op& op, const Block& block) {
   });
 }
 
-/// The kernel that an operation other than a contraction runs.
-StreamOp stream_op_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::softmax:
-      return StreamOp::softmax;
-    case OpKind::layernorm:
-    case OpKind::reduce:
-      return StreamOp::layernorm;
-    case OpKind::batchnorm:
-      return StreamOp::layernorm;
-    case OpKind::rmsnorm:
-      return StreamOp::rmsnorm;
-    case OpKind::cross_entropy:
-    case OpKind::mean_square:
-      return StreamOp::cross_entropy;
-    case OpKind::activation:
-    case OpKind::power:
-      return StreamOp::gelu;
-    case OpKind::dropout:
-      return StreamOp::dropout;
-    case OpKind::add:
-    case OpKind::multiply:
-    case OpKind::mask:
-      return StreamOp::add;
-    case OpKind::scale:
-      return StreamOp::scale;
-    case OpKind::cast:
-      return StreamOp::cast;
-    case OpKind::rotary:
-      return StreamOp::rotary;
-    case OpKind::embedding:
-      return StreamOp::embedding;
-    case OpKind::linear:
-    case OpKind::batched_matmul:
-    case OpKind::attention:  // of one query
-    case OpKind::convolution:
-    case OpKind::copy:
-    case OpKind::concatenate:
-    case OpKind::pooling:
-    case OpKind::view:
-      return StreamOp::copy;
-  }
-  unreachable("every operation has a kernel");
-}
-
-void add_streams(OpWork& work, const Block& block) {
-  StreamShape shape{.op = stream_op_of(work.op->kind)};
-  if (!work.op->outputs.empty()) shape.dtype = block.tensors[work.op->outputs.front()].dtype;
-  add_stream(work.forward_calls, shape, work.forward.bytes);
-  shape.pass = KernelPass::backward;
-  add_stream(work.backward_calls, shape, work.backward.bytes);
-}
-
 /// A convolution as the product that it lowers to: for each group [pixels, taps] · [taps,
 /// channels], with taps of kernel and input channels. One of each channel apart has so few that
 /// memory bounds it. The lowered image itself is not written: the kernels gather it (implicit
 /// GEMM). Windows that stand side by side have a weight of two dimensions, and one group.
-void add_convolution(OpWork& work, const Block& block, const Bindings& sizes) {
+void add_convolution(OpWork& work, const Block& block, const Bindings& sizes,
+                     const Implementation& implementation) {
   const auto size = [&](TensorId id, std::size_t axis) {
     return value_of(block.tensors[id].shape[axis], sizes);
   };
@@ -360,7 +303,7 @@ void add_convolution(OpWork& work, const Block& block, const Bindings& sizes) {
   const bool side_by_side = block.tensors[weight].shape.size() == 2;
   const bool transposed = size(out, 1) != rows || size(image, 1) % each != 0;
   const std::int64_t groups = side_by_side ? 1 : size(transposed ? out : image, 1) / each;
-  if (groups > 1 && each == 1) return add_streams(work, block);
+  if (groups > 1 && each == 1) return add_streams(work, block, sizes, implementation);
   MatmulShape product{.operand = work.op->compute, .result = block.tensors[out].dtype};
   product.n = rows / groups;
   product.k = value_of(block.tensors[weight].elements(), sizes) / rows;
@@ -376,15 +319,15 @@ void add_convolution(OpWork& work, const Block& block, const Bindings& sizes) {
 
 void add_calls(OpWork& work, const Block& block, const Bindings& sizes, const ForwardSpec& pass) {
   if (work.op->kind == OpKind::attention && reads_cache(*work.op, block)) {
-    add_streams(work, block);
+    add_streams(work, block, sizes, pass.implementation);
   } else if (work.op->kind == OpKind::attention) {
     add_attention(work, block, sizes, pass.implementation.attention);
   } else if (work.op->kind == OpKind::convolution) {
-    add_convolution(work, block, sizes);
+    add_convolution(work, block, sizes, pass.implementation);
   } else if (class_of(work.op->kind) == OpClass::contraction) {
     add_products(work, block, sizes, pass.recipe);
   } else {
-    add_streams(work, block);
+    add_streams(work, block, sizes, pass.implementation);
   }
 }
 

@@ -8,8 +8,10 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/time/kernel_law.hpp"
+#include "time/laws/cool_share.hpp"
 #include "time/laws/datasheet_laws.hpp"
 #include "time/laws/nearest_fit.hpp"
+#include "time/laws/unaligned_rows.hpp"
 
 namespace memest {
 namespace {
@@ -27,8 +29,12 @@ constexpr double kSiblingSlow = 1.20;
 /// (docs/calibration.md).
 constexpr double kDriftOfDoubling = 1.06;
 
-double seconds_by(const MatmulFit& fit, const MatmulShape& shape, const Machine& machine) {
-  return seconds_of(fit.law, shape, machine, Load::sustained);
+/// `load` of what products lose where a step is nothing else.
+double seconds_under(double load, const MatmulFit& fit, const MatmulShape& shape,
+                     const Machine& machine) {
+  MatmulLaw law = fit.law;
+  law.product.sustained_load *= load;
+  return seconds_of(law, shape, machine, Load::sustained);
 }
 double seconds_by(const AttentionFit& fit, const AttentionShape& shape, const Machine& machine) {
   if (fit.kind.pass == shape.pass) return seconds_of(fit.law, shape, machine);
@@ -96,7 +102,7 @@ constexpr bool kIsCollective = std::is_same_v<Shape, CollectiveShape>;
 /// Prices the call that it is called with.
 class Pricing {
  public:
-  explicit Pricing(const GpuLaws& laws) : laws_(laws) {}
+  explicit Pricing(const GpuLaws& laws, double load = 1) : laws_(laws), load_(load) {}
 
   template <class Shape>
   CallPrice operator()(const Shape& shape) const {
@@ -148,12 +154,22 @@ class Pricing {
   }
 
   template <class Fit, class Shape>
+  [[nodiscard]] double seconds_in_step(const Fit& fit, const Shape& shape,
+                                       const Machine& machine) const {
+    if constexpr (std::is_same_v<Shape, MatmulShape>) {
+      return seconds_under(load_, fit, shape, machine);
+    } else {
+      return seconds_by(fit, shape, machine);
+    }
+  }
+
+  template <class Fit, class Shape>
   [[nodiscard]] CallPrice price_by(const GpuLaws::Source& source, const Fit& fit,
                                    const Shape& shape) const {
     const Machine machine = machine_for(source, shape);
     const double roof = least_seconds(shape, machine);
     const double seconds =
-        std::max(roof, seconds_by(fit, shape, machine) / ratio_of(source, shape));
+        std::max(roof, seconds_in_step(fit, shape, machine) / ratio_of(source, shape));
     const bool borrowed = !source.sibling.empty();
     const double beyond = drift(fit.residuals, shape, seconds);
     // A law of this GPU is as good as its share of recorded steps; another's may be off by more.
@@ -175,10 +191,13 @@ class Pricing {
   }
 
   /// No kernel computes faster than the datasheet's rate, whatever share a law's fit reaches
-  /// beyond its samples.
+  /// beyond its samples, and none of unaligned rows faster than was measured of them.
   template <class Shape>
   [[nodiscard]] double least_seconds(const Shape& shape, const Machine& machine) const {
-    if constexpr (std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, AttentionShape>) {
+    if constexpr (std::is_same_v<Shape, MatmulShape>) {
+      const auto unaligned = share_of_unaligned(shape, laws_.gpu_->compute_capability());
+      return flops_of(shape) / (machine.flops_per_second * unaligned.value_or(1));
+    } else if constexpr (std::is_same_v<Shape, AttentionShape>) {
       return flops_of(shape) / machine.flops_per_second;
     } else {
       return 0;
@@ -223,6 +242,7 @@ class Pricing {
   }
 
   const GpuLaws& laws_;
+  double load_ = 1;
 };
 
 std::string_view name_of(Bound bound) {
@@ -272,6 +292,13 @@ GpuLaws::GpuLaws(const GpuSpec& gpu)
   launch_ = Pricing(*this)(LaunchShape{}).expected;
 }
 
-CallPrice GpuLaws::price(const KernelShape& call) const { return std::visit(Pricing(*this), call); }
+CallPrice GpuLaws::price(const KernelShape& call, double load) const {
+  return std::visit(Pricing(*this, load), call);
+}
+
+double GpuLaws::load_of_products(double share) const {
+  const std::optional<double> cool = cool_share_of(*gpu_);
+  return cool ? std::clamp((share - *cool) / (1 - *cool), 0.0, 1.0) : 1;
+}
 
 }  // namespace memest

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "memest/time/kernel_law.hpp"
 
@@ -123,6 +125,19 @@ double bytes_of(const MatmulShape& shape) {
   const double operand = operand_bytes(shape.operand);
   const double result = static_cast<double>(size_of(shape.result)) * (shape.accumulates ? 2 : 1);
   return static_cast<double>(shape.batch) * (operand * (m * k + k * n) + result * m * n);
+}
+
+std::int64_t row_alignment(const MatmulShape& shape) {
+  // Rows as a linear layer's tensors lie: X[m, k] · W[n, k], dY[m, k] · W[k, n], X[k, m] and
+  // dY[k, n].
+  const bool by_weight = shape.pass == MatmulPass::weight_gradient;
+  const bool forward = shape.pass == MatmulPass::forward;
+  const std::int64_t left = by_weight ? shape.m : shape.k;
+  const std::int64_t right = forward ? shape.k : shape.n;
+  const auto operand = static_cast<std::int64_t>(size_of(shape.operand));
+  const auto result = static_cast<std::int64_t>(size_of(shape.result));
+  constexpr std::int64_t kWidest = 16;
+  return std::gcd(std::gcd(left * operand, right * operand), std::gcd(shape.n * result, kWidest));
 }
 
 double flops_of(const MatmulShape& shape) {

@@ -61,6 +61,9 @@ constexpr std::array kStreamKin = {
         StreamOp::add, false, {StreamOp::triad, StreamOp::copy, StreamOp::scale, StreamOp::gelu}},
     StreamKin{
         StreamOp::triad, false, {StreamOp::add, StreamOp::copy, StreamOp::scale, StreamOp::gelu}},
+    StreamKin{StreamOp::by_element,
+              false,
+              {StreamOp::copy, StreamOp::scale, StreamOp::add, StreamOp::gelu}},
     StreamKin{
         StreamOp::cast, false, {StreamOp::copy, StreamOp::scale, StreamOp::add, StreamOp::gelu}},
     StreamKin{StreamOp::gelu,

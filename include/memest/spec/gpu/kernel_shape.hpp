@@ -66,7 +66,9 @@ struct AttentionShape {
   friend auto operator<=>(const AttentionShape&, const AttentionShape&) = default;
 };
 
-/// Kernels bound by memory.
+/// Kernels bound by memory, or `by_element` by what they do for each: PyTorch's element-wise
+/// kernels move whole vectors but where an operand is broadcast or of a narrower type than the
+/// result (aten/src/ATen/native/cuda/CUDALoops.cuh).
 enum class StreamOp : std::uint8_t {
   read,
   write,
@@ -74,6 +76,7 @@ enum class StreamOp : std::uint8_t {
   scale,
   add,
   triad,
+  by_element,
   cast,
   gelu,
   silu_mul,
