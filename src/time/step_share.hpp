@@ -13,7 +13,7 @@ namespace memest {
 /// A step's place, which decides how much of it its kernels are.
 struct StepPlatform {
   const GpuSpec& gpu;
-  Framework framework;
+  Framework framework{};
   bool alone = false;  ///< one GPU, without collectives
 };
 StepPlatform platform_of(const Job& job);
