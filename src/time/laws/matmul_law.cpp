@@ -134,8 +134,8 @@ std::int64_t row_alignment(const MatmulShape& shape) {
   const bool forward = shape.pass == MatmulPass::forward;
   const std::int64_t left = by_weight ? shape.m : shape.k;
   const std::int64_t right = forward ? shape.k : shape.n;
-  const auto operand = static_cast<std::int64_t>(size_of(shape.operand));
-  const auto result = static_cast<std::int64_t>(size_of(shape.result));
+  const std::int64_t operand = size_of(shape.operand);
+  const std::int64_t result = size_of(shape.result);
   constexpr std::int64_t kWidest = 16;
   return std::gcd(std::gcd(left * operand, right * operand), std::gcd(shape.n * result, kWidest));
 }
