@@ -19,17 +19,18 @@ struct ShareRow {
   double slow;
   double expected;
   double fast;
+  bool of_one = false;  ///< recorded on one GPU
 };
 
 constexpr ShareRow operator/(const ShareRow& row, double factor) {
-  return {row.capability, row.slow / factor, row.expected / factor, row.fast / factor};
+  return {row.capability, row.slow / factor, row.expected / factor, row.fast / factor, row.of_one};
 }
 
 /// 10th, 50th and 90th percentile over steps of eager FSDP.
 constexpr std::array kShares = {ShareRow{kAmpere, 0.75, 0.86, 0.97},
                                 ShareRow{kHopper, 0.67, 0.79, 0.89}};
 /// Shares of steps on one GPU, whose kernels no collective slows and no other rank waits for.
-constexpr std::array kSharesOfOne = {ShareRow{kHopper, 0.75, 0.91, 0.98}};
+constexpr std::array kSharesOfOne = {ShareRow{kHopper, 0.75, 0.91, 0.98, true}};
 /// Both kinds pooled.
 constexpr ShareRow kElsewhere = {{}, 0.66, 0.80, 0.93};
 
@@ -88,8 +89,7 @@ StepPlatform platform_of(const Job& job) {
 
 double step_share(const StepPlatform& platform, Outlook outlook) {
   ShareRow row = share_of(platform);
-  const bool recorded_on_one = platform.alone && !row_of(platform.framework).fills_steps;
-  if (!recorded_on_one && cool_share_of(platform.gpu)) row = row / kSteadyOverCool;
+  if (!row.of_one && cool_share_of(platform.gpu)) row = row / kSteadyOverCool;
   switch (outlook) {
     case Outlook::fast:
       return row.fast;
