@@ -5,10 +5,21 @@
 namespace memest {
 namespace {
 
-/// Host seconds of a backward's launch over a forward's, of PyTorch 2.11 under
-/// transformers 5.17: 9.4 over 14.8 µs in LLaMA's layers, 14.0 over 26.7 in GPT-2's, a processor's
-/// own time where a device takes none.
+/// Host seconds of a forward's launch where autograd writes its graph, over one without, of
+/// PyTorch 2.11 under transformers 5.17: 19.2 over 14.9 ms in sixteen layers of LLaMA, 18.2 over
+/// 14.3 in GPT-2's, a processor's own time where a device takes none.
+constexpr double kGraphShare = 1.28;
+
+/// The same of a backward's launch over such a forward's: 9.4 over 14.8 µs in LLaMA's layers, 14.0
+/// over 26.7 in GPT-2's.
 constexpr double kBackwardShare = 0.58;
+
+/// The slower host of two virtual machines that steps were recorded on, by those that wait for
+/// their launches: the median of 14 (docs/calibration.md, "An H200, measured").
+constexpr double kSlowestTraining = 48e-6;
+
+constexpr LaunchRate kTrainingLaunch{kGraphShare * kEagerLaunch.fast,
+                                     kGraphShare* kEagerLaunch.expected, kSlowestTraining};
 
 /// Inductor's launch of a Triton kernel without arguments and with 19 of them, on a GB200's host
 /// (meta-pytorch/tritonbench pull request 1017); at worst as slow as an eager one.
@@ -35,7 +46,7 @@ double LaunchRate::at(Outlook outlook) const {
 LaunchRates launch_rates(CompileScope compile) {
   // A compiled backward is called by Python too.
   if (compile != CompileScope::off) return {kCompiledLaunch, kCompiledLaunch};
-  return {kEagerLaunch, kBackwardShare * kEagerLaunch};
+  return {kTrainingLaunch, kBackwardShare * kTrainingLaunch};
 }
 
 }  // namespace memest

@@ -61,13 +61,10 @@ std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<Op
     passes.recompute += op.recomputations / op.executions * forward +
                         op.recasts / op.executions * prices[i].casts.at(outlook) / share;
     passes.weights += prices[i].weights / share;
-    const auto launched = [](const auto& calls, const auto& messages) {
-      return static_cast<double>(calls.size() + messages.size());
-    };
-    const double launches = launched(op.forward_calls, op.forward_messages);
-    passes.launches.forward += launches;
-    passes.launches.backward += launched(op.backward_calls, op.backward_messages);
-    passes.launches.recompute += (op.recomputations * launches + op.recasts) / op.executions;
+    passes.launches.forward += op.launches.forward;
+    passes.launches.backward += op.launches.backward;
+    passes.launches.recompute +=
+        (op.recomputations * op.launches.forward + op.recasts) / op.executions;
   }
   for (std::size_t block = 0; block < costs.size(); ++block) {
     costs[block].weights = work.weights[block].all;

@@ -8,6 +8,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
 #include "time/laws/calls.hpp"
+#include "time/op_launches.hpp"
 #include "time/optimizer_products.hpp"
 #include "time/optimizer_traffic.hpp"
 #include "time/recomputation.hpp"
@@ -210,6 +211,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
       work.ops.push_back(std::move(evaluated));
     }
   }
+  count_launches(work, training.implementation);
   return work;
 }
 

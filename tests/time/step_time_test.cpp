@@ -99,7 +99,7 @@ TEST_CASE("Offloaded weights cross PCIe in both passes of every micro-step") {
   const double weights = host_seconds(2, true) - host_seconds(1, true);
   CHECK(host_seconds(4, true) - host_seconds(2, true) == Approx(2 * weights));
   // Else in every micro-step gradients alone cross, as many bytes as one pass's weights.
-  CHECK(weights == Approx(3 * (host_seconds(2, false) - host_seconds(1, false))).epsilon(0.03));
+  CHECK(weights == Approx(3 * (host_seconds(2, false) - host_seconds(1, false))).epsilon(0.04));
 }
 
 TEST_CASE(
@@ -147,9 +147,9 @@ TEST_CASE("Passes of short kernels take as long as the host launches them, and t
   Job job = stack_job(kLayers, 16);
   job.training->seq_len = 16;
   const auto waited = [&] { return seconds_of(time_of(graph, job), "host launches"); };
-  // A product is one launch forward and two backward, with 22.4 us between two forward ones and
-  // 0.58 of it between backward ones.
-  const double launches = 22.4e-6 * (1 + 2 * 0.58) * static_cast<double>(2 * kLayers + 1);
+  // A product is one launch forward and two backward: 22.4 us between two forward ones without
+  // autograd, 1.28 times that with it, and 0.58 of that between backward ones.
+  const double launches = 1.28 * 22.4e-6 * (1 + 2 * 0.58) * static_cast<double>(2 * kLayers + 1);
   double kernels = 0;
   for (const char* block : {"layer", "head"}) {
     kernels += seconds_of(time_of(graph, job), block);

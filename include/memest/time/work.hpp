@@ -29,6 +29,12 @@ struct MessageWork {
   bool asynchronous = false;
 };
 
+/// Kernels and messages that the host launches for one execution of an op.
+struct OpLaunches {
+  double forward = 0;
+  double backward = 0;
+};
+
 /// An operation over one micro-step of one rank.
 struct OpWork {
   std::size_t block = 0;      ///< index into Graph::blocks
@@ -43,6 +49,7 @@ struct OpWork {
   std::vector<KernelShape> backward_calls;
   std::vector<MessageWork> forward_messages;
   std::vector<MessageWork> backward_messages;
+  OpLaunches launches;
 };
 
 /// The weights of one execution of a block.

@@ -1,0 +1,76 @@
+#include "time/op_launches.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace memest {
+namespace {
+
+/// Eager kernels write one tensor each, so a pass of many kernels launches one for each that it
+/// makes: autograd's backward of a product of two tensors two, of a power three. A call that is
+/// priced for all of them at once is still one at least.
+double made_by(const std::vector<Step>& steps, auto&& writes) {
+  return static_cast<double>(std::ranges::count_if(steps, [&](const Step& step) {
+    return step.kind == StepKind::allocate && writes(step.tensor);
+  }));
+}
+
+/// Transformer Engine's grouped products call the library once for every expert, and cast each
+/// expert's rows by a kernel (general_grouped_gemm, multi_stream_cublas_batch_gemm); one call where
+/// all experts' weights are one tensor.
+double times_of(const Op& op, const Block& block) {
+  if (class_of(op.kind) != OpClass::contraction) return 1;
+  const auto weights = std::ranges::count_if(op.inputs, [&block](TensorId id) {
+    const Tensor& tensor = block.tensors[id];
+    return tensor.role == Role::parameter && tensor.shape.size() > 1;
+  });
+  return static_cast<double>(std::max<std::ptrdiff_t>(weights, 1));
+}
+
+double forward_launches(const Op& op) {
+  return made_by(op.forward_steps, [](std::uint8_t) { return true; });
+}
+
+/// The backward of a part of a tensor fills a whole one with zeros and copies its gradient into it
+/// (aten.slice_backward, aten.select_backward).
+bool fills_first(const Op& op, const Block& block) {
+  return op.kind == OpKind::view && !op.backward_steps.empty() &&
+         !(block.tensors[op.outputs.front()].elements() ==
+           block.tensors[op.inputs.front()].elements());
+}
+
+double backward_launches(const Op& op, const Block& block) {
+  const double made = made_by(
+      op.backward_steps, [&](std::uint8_t tensor) { return op.backward_tensors[tensor].written; });
+  return made + (fills_first(op, block) ? 1 : 0);
+}
+
+/// Gradients of `op` that reach a tensor which has one: a kernel adds them (engine.cpp,
+/// InputBuffer::accumulate), but where the kernel that made it has.
+double sums_of(const Op& op, std::set<TensorId>& reached) {
+  return static_cast<double>(std::ranges::count_if(op.gradients, [&](const InputGradient& to) {
+    return !reached.insert(to.input).second && to.reach != Reach::summed;
+  }));
+}
+
+}  // namespace
+
+void count_launches(StepWork& work, const Implementation& implementation) {
+  const bool eager = implementation.compile == CompileScope::off;
+  std::vector<std::set<TensorId>> reached(work.graph->blocks.size());
+  for (OpWork& op : work.ops) {
+    const Block& block = work.graph->blocks[op.block];
+    const double times = times_of(*op.op, block);
+    op.launches = {.forward = times * static_cast<double>(op.forward_calls.size()),
+                   .backward = times * static_cast<double>(op.backward_calls.size())};
+    if (eager) {
+      op.launches.forward = std::max(op.launches.forward, forward_launches(*op.op));
+      op.launches.backward = std::max(op.launches.backward, backward_launches(*op.op, block)) +
+                             sums_of(*op.op, reached[op.block]);
+    }
+    op.launches.forward += static_cast<double>(op.forward_messages.size());
+    op.launches.backward += static_cast<double>(op.backward_messages.size());
+  }
+}
+
+}  // namespace memest
