@@ -16,12 +16,12 @@ struct LaunchRate {
   [[nodiscard]] double at(Outlook outlook) const;
 };
 
-/// The rate of eager PyTorch in a forward: a published latency of a token, divided by the kernels
-/// that the token takes. docs/generation.md has the five machines: these are the least, the median
-/// and the most of them.
+/// The rate of eager PyTorch in a forward without autograd: a published latency of a token, divided
+/// by the kernels that the token takes. docs/generation.md has the five machines: these are the
+/// least, the median and the most of them.
 inline constexpr LaunchRate kEagerLaunch{9.5e-6, 22.4e-6, 27.6e-6};
 
-/// The host's part of a micro-step.
+/// The host's part of a micro-step of training.
 struct LaunchRates {
   LaunchRate forward;   ///< and of a forward that recomputes
   LaunchRate backward;  ///< autograd's own thread, without Python between two operations

@@ -1,7 +1,7 @@
 #include "time/op_launches.hpp"
 
 #include <algorithm>
-#include <set>
+#include <vector>
 
 namespace memest {
 namespace {
@@ -46,18 +46,22 @@ double backward_launches(const Op& op, const Block& block) {
 }
 
 /// Gradients of `op` that reach a tensor which has one: a kernel adds them (engine.cpp,
-/// InputBuffer::accumulate), but where the kernel that made it has.
-double sums_of(const Op& op, std::set<TensorId>& reached) {
-  return static_cast<double>(std::ranges::count_if(op.gradients, [&](const InputGradient& to) {
-    return !reached.insert(to.input).second && to.reach != Reach::summed;
-  }));
+/// InputBuffer::accumulate), but where the kernel that made it has. `reached`: by tensor.
+double sums_of(const Op& op, std::vector<bool>& reached) {
+  double sums = 0;
+  for (const InputGradient& gradient : op.gradients) {
+    if (reached[gradient.input] && gradient.reach != Reach::summed) ++sums;
+    reached[gradient.input] = true;
+  }
+  return sums;
 }
 
 }  // namespace
 
 void count_launches(StepWork& work, const Implementation& implementation) {
   const bool eager = implementation.compile == CompileScope::off;
-  std::vector<std::set<TensorId>> reached(work.graph->blocks.size());
+  std::vector<std::vector<bool>> reached;
+  for (const Block& block : work.graph->blocks) reached.emplace_back(block.tensors.size());
   for (OpWork& op : work.ops) {
     const Block& block = work.graph->blocks[op.block];
     const double times = times_of(*op.op, block);
