@@ -17,15 +17,16 @@ namespace {
 constexpr const char* kCollectives =
     "nanotron, distributed.py: flat copies for torch's collectives";
 
-/// Bytes of the gradients in the order in which a backward makes them.
-std::vector<std::int64_t> arriving_bytes(const Inventory& inventory, std::int64_t element) {
-  std::vector<std::int64_t> bytes;
+/// The gradients in the order in which a backward makes them.
+std::vector<BucketTensor> arriving_gradients(const Inventory& inventory, DType type) {
+  std::vector<BucketTensor> gradients;
   for (const PlacedTensor& placed : tensors_in_order(inventory)) {
     if (placed.buffer) continue;
-    bytes.push_back(checked_multiply(element, elements_of(inventory.parameters[placed.row])));
+    const std::int64_t elements = elements_of(inventory.parameters[placed.row]);
+    gradients.push_back({type, checked_multiply(size_of(type), elements)});
   }
-  std::reverse(bytes.begin(), bytes.end());
-  return bytes;
+  std::reverse(gradients.begin(), gradients.end());
+  return gradients;
 }
 
 }  // namespace
@@ -40,10 +41,11 @@ AccumulatorTerms::AccumulatorTerms(const Graph& graph, const Job& job) : job_(jo
   const bool alone =
       graph.stages.empty() || (graph.trains && job.parallelism.schedule == Schedule::one_f_one_b);
   flies_beside_ = !alone;
-  const std::int64_t element = size_of(job.training->recipe.weights);
+  const DType weights = job.training->recipe.weights;
+  const std::int64_t element = size_of(weights);
   const std::int64_t cap = accumulator->buckets->bucket_cap.value();
   for (const TensorBucket& bucket :
-       buckets_of(arriving_bytes(graph.parameters, element), cap, cap)) {
+       buckets_of(arriving_gradients(graph.parameters, weights), {cap, cap})) {
     buckets_.push_back(bucket.bytes / element);
   }
   for (const Block& block : graph.blocks) {

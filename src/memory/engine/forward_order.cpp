@@ -163,7 +163,7 @@ std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t in
   const std::int64_t rows =
       made.shape.empty() ? 1 : narrow_to_int64(made.shape.front().evaluate(graph.sizes));
   parameters_.push_back(
-      {instance, tensor, compiled.elements[tensor], rows, 0, made.gradient_is_relaid});
+      {instance, tensor, compiled.elements[tensor], rows, made.dtype, 0, made.gradient_is_relaid});
   return static_cast<std::uint32_t>(parameters_.size() - 1);
 }
 

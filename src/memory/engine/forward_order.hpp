@@ -33,6 +33,7 @@ struct ParameterUse {
   TensorId tensor = 0;
   std::int64_t elements = 0;
   std::int64_t rows = 0;
+  DType dtype = DType::fp32;
   std::int64_t contributions = 0;  ///< gradients that one backward adds
   bool relaid = false;             ///< its gradient is put into the shard's form when reduced
 };

@@ -17,38 +17,45 @@ constexpr std::size_t kBroadcastsAtOnce = 2;
 
 }  // namespace
 
-std::vector<TensorBucket> buckets_of(const std::vector<std::int64_t>& bytes, std::int64_t first,
-                                     std::int64_t cap) {
+std::vector<TensorBucket> buckets_of(const std::vector<BucketTensor>& tensors,
+                                     const BucketLimits& limits) {
+  struct Open {
+    DType type = DType::fp32;
+    std::int64_t limit = 0;
+    TensorBucket bucket;
+  };
+  std::vector<Open> types;  // as they first came
   std::vector<TensorBucket> buckets;
-  TensorBucket open;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    open.bytes = checked_add(open.bytes, bytes[i]);
-    ++open.tensors;
-    if (open.bytes < (buckets.empty() ? first : cap)) continue;
-    buckets.push_back(std::exchange(open, TensorBucket{0, 0, i + 1}));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    auto open = std::ranges::find(types, tensors[i].type, &Open::type);
+    if (open == types.end()) {
+      open = types.insert(open, Open{tensors[i].type, limits.first, {}});
+    }
+    if (open->bucket.tensors == 0) open->bucket.first = i;
+    open->bucket.bytes = checked_add(open->bucket.bytes, tensors[i].bytes);
+    ++open->bucket.tensors;
+    if (open->bucket.bytes < open->limit) continue;
+    buckets.push_back(std::exchange(open->bucket, {}));
+    open->limit = limits.cap;
   }
-  if (open.tensors > 0) buckets.push_back(open);
+  // std::unordered_map of libstdc++ lists what came last first.
+  for (auto open = types.rbegin(); open != types.rend(); ++open) {
+    if (open->bucket.tensors > 0) buckets.push_back(open->bucket);
+  }
   return buckets;
 }
 
-void CoalescedBroadcast::add(DType type, std::int64_t bytes) {
-  auto known = std::ranges::find(types_, type, &OfType::type);
-  if (known == types_.end()) known = types_.insert(known, OfType{type, {}, {}});
-  known->bytes.push_back(bytes);
-  known->places.push_back(tensors_++);
+std::vector<TensorBucket> buckets_by_definition(const std::vector<BucketTensor>& tensors,
+                                                const BucketLimits& limits) {
+  std::vector<TensorBucket> buckets = buckets_of(tensors, limits);
+  std::ranges::sort(buckets, {}, &TensorBucket::first);
+  return buckets;
 }
 
-/// A tensor that is a bucket alone is sent as it lies. compute_bucket_assignment_by_size sorts the
-/// buckets of all types by the first tensor in each.
+/// A tensor that is a bucket alone is sent as it lies.
 void CoalescedBroadcast::write(Recorder& recorder) const {
-  std::vector<TensorBucket> sent;
-  for (const OfType& type : types_) {
-    for (TensorBucket bucket : buckets_of(type.bytes, kBroadcastBytes, kBroadcastBytes)) {
-      bucket.first = type.places[bucket.first];
-      sent.push_back(bucket);
-    }
-  }
-  std::ranges::sort(sent, {}, &TensorBucket::first);
+  const std::vector<TensorBucket> sent =
+      buckets_by_definition(tensors_, {kBroadcastBytes, kBroadcastBytes});
   const Label label = loop_label(Holding::collective_buffers, LoopTensor::broadcast);
   std::deque<HeldStorage> in_flight;
   for (const TensorBucket& bucket : sent) {

@@ -11,30 +11,38 @@
 
 namespace memest {
 
+/// A tensor that goes into a bucket of its type.
+struct BucketTensor {
+  DType type = DType::fp32;
+  std::int64_t bytes = 0;
+};
 /// A bucket of tensors, one behind the other.
 struct TensorBucket {
   std::int64_t bytes = 0;
   std::int64_t tensors = 0;
   std::size_t first = 0;  ///< among all that are put into buckets
 };
-/// Buckets that are closed where they reach `first`, the others `cap`.
-std::vector<TensorBucket> buckets_of(const std::vector<std::int64_t>& bytes, std::int64_t first,
-                                     std::int64_t cap);
+/// The first bucket of a type is closed where it reaches `first`, the others at `cap`.
+struct BucketLimits {
+  std::int64_t first = 0;
+  std::int64_t cap = 0;
+};
+/// compute_bucket_assignment_by_size (reducer.cpp) of tensors in an order of their own: buckets as
+/// they are closed, then what is left of each type.
+std::vector<TensorBucket> buckets_of(const std::vector<BucketTensor>& tensors,
+                                     const BucketLimits& limits);
+/// The same of tensors as they are defined, whose buckets it sorts by the first tensor in each.
+std::vector<TensorBucket> buckets_by_definition(const std::vector<BucketTensor>& tensors,
+                                                const BucketLimits& limits);
 
 /// The tensors that are broadcast, by type.
 class CoalescedBroadcast {
  public:
-  void add(DType type, std::int64_t bytes);
+  void add(DType type, std::int64_t bytes) { tensors_.push_back({type, bytes}); }
   void write(Recorder& recorder) const;
 
  private:
-  struct OfType {
-    DType type = DType::fp32;
-    std::vector<std::int64_t> bytes;
-    std::vector<std::size_t> places;  // among the tensors of all types
-  };
-  std::vector<OfType> types_;  // as they first came
-  std::size_t tensors_ = 0;
+  std::vector<BucketTensor> tensors_;
 };
 
 }  // namespace memest

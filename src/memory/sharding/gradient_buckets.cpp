@@ -1,6 +1,7 @@
 #include "memory/sharding/gradient_buckets.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "memest/units/int128.hpp"
@@ -31,7 +32,8 @@ GradientBuckets::GradientBuckets(const Job& job, const Inventory& inventory,
       recorder_(recorder),
       options_{.gradients = job.training->recipe.gradients},
       recipe_(job.training->recipe),
-      quantized_(job.model.quantized ? &*job.model.quantized : nullptr) {}
+      quantized_(job.model.quantized ? &*job.model.quantized : nullptr),
+      adapted_(job.model.adapter.has_value()) {}
 
 HeldStorage GradientBuckets::make(LoopTensor tensor, Holding holding, std::int64_t bytes) {
   return recorder_.make(bytes, loop_label(holding, tensor));
@@ -42,7 +44,7 @@ void GradientBuckets::construct() {
   compare_shapes();
   broadcast();
   if (options_.finds_unused) {
-    make_buckets(sizes_by_definition());
+    make_buckets(sizes_by_definition(limits()));
     const auto trained = std::ranges::count_if(timeline_.parameters, [&](const TensorPlace& place) {
       return inventory_.parameters[place.row].trainable;
     });
@@ -50,27 +52,27 @@ void GradientBuckets::construct() {
                  checked_multiply(std::int64_t{trained}, size_of(DType::int32)));
     return;
   }
-  std::int64_t gradients = 0;
-  for (const ParameterUse& use : order_.parameters()) {
-    if (use.contributions > 0) gradients = checked_add(gradients, use.elements);
-  }
-  make_buckets({checked_multiply(gradients, element_bytes())});
+  // One for all gradients of a type: sys.maxsize.
+  constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+  make_buckets(sizes_by_definition({kNoLimit, kNoLimit}));
 }
 
 /// DistributedDataParallel.__init__: _DEFAULT_FIRST_BUCKET_BYTES if bucket_bytes_cap_default.
-std::int64_t GradientBuckets::first_cap() const {
-  return options_.gives_cap ? parallelism_.ddp.bucket_cap.value() : kFirstBucket;
+BucketLimits GradientBuckets::limits() const {
+  const std::int64_t cap = parallelism_.ddp.bucket_cap.value();
+  return {options_.gives_cap ? cap : kFirstBucket, cap};
 }
 
 /// _ddp_init_helper: buckets of the parameters as they are defined, the last one first.
-std::vector<std::int64_t> GradientBuckets::sizes_by_definition() const {
-  std::vector<std::int64_t> gradients;
+std::vector<std::int64_t> GradientBuckets::sizes_by_definition(const BucketLimits& limits) const {
+  std::vector<BucketTensor> gradients;
   for (const TensorPlace& place : timeline_.parameters) {
-    if (!inventory_.parameters[place.row].trainable) continue;
-    gradients.push_back(checked_multiply(place.elements, element_bytes()));
+    const ParameterTensor& row = inventory_.parameters[place.row];
+    if (!row.trainable) continue;
+    const DType type = row.whole_module ? recipe_.weights : options_.gradients;
+    gradients.push_back({type, checked_multiply(place.elements, size_of(type))});
   }
-  std::vector<std::int64_t> sizes =
-      sizes_of(buckets_of(gradients, first_cap(), parallelism_.ddp.bucket_cap.value()));
+  std::vector<std::int64_t> sizes = sizes_of(buckets_by_definition(gradients, limits));
   std::ranges::reverse(sizes);
   return sizes;
 }
@@ -107,12 +109,22 @@ void GradientBuckets::broadcast() {
   sent.write(recorder_);
 }
 
+/// What an adapter's layers share is found in the first of them, before the model's own tables.
 void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
   if (!options_.sends_buffers) return;
-  for (const TensorPlace& place : timeline_.buffers) {
-    const DType type = inventory_.buffers[place.row].dtype;
-    sent.add(type, checked_multiply(place.elements, size_of(type)));
+  for (const bool of_adapter : {true, false}) {
+    for (const TensorPlace& place : timeline_.buffers) {
+      const BufferTensor& row = inventory_.buffers[place.row];
+      if (row.of_adapter != of_adapter) continue;
+      sent.add(row.dtype, checked_multiply(place.elements, size_of(row.dtype)));
+    }
   }
+}
+
+BucketTensor GradientBuckets::gradient_of(std::uint32_t use) const {
+  const ParameterUse& parameter = order_.parameters()[use];
+  const DType type = adapted_ ? parameter.dtype : options_.gradients;
+  return {type, checked_multiply(parameter.elements, size_of(type))};
 }
 
 /// Reducer::initialize_buckets lets the old buckets go first. Gradients that are views of them hold
@@ -129,8 +141,7 @@ void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
 
 /// The new order is agreed on by all ranks: an index for each gradient, and the buckets' lengths.
 void GradientBuckets::rebuild() {
-  const std::vector<std::int64_t> sizes =
-      sizes_of(buckets_of(arrived_, first_cap(), parallelism_.ddp.bucket_cap.value()));
+  const std::vector<std::int64_t> sizes = sizes_of(buckets_of(arrived_, limits()));
   // Reducer::sync_bucket_indices: the indices and how many buckets there are; then their lengths.
   const std::int64_t index = size_of(DType::int32);
   HeldStorage order = make(LoopTensor::shapes, Holding::temporaries,
@@ -162,7 +173,7 @@ void GradientBuckets::before_forward(std::uint32_t instance) {
 bool GradientBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
   if (held_) return false;
   if (!has_run_) {
-    arrived_.push_back(checked_multiply(order_.parameters()[use].elements, element_bytes()));
+    arrived_.push_back(gradient_of(use));
   }
   has_views_ = parallelism_.ddp.gradient_as_bucket_view;
   if (has_views_) recorder_.release(gradient);

@@ -53,12 +53,12 @@ class GradientBuckets final : public BlockHooks {
   void compare_shapes();
   void broadcast();
   void rebuild();
-  [[nodiscard]] std::int64_t first_cap() const;
-  [[nodiscard]] std::vector<std::int64_t> sizes_by_definition() const;
+  [[nodiscard]] BucketLimits limits() const;
+  [[nodiscard]] std::vector<std::int64_t> sizes_by_definition(const BucketLimits& limits) const;
+  [[nodiscard]] BucketTensor gradient_of(std::uint32_t use) const;
   void make_buckets(const std::vector<std::int64_t>& sizes);
   void add_buffers(CoalescedBroadcast& sent) const;
   [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, std::int64_t bytes);
-  [[nodiscard]] std::int64_t element_bytes() const { return size_of(options_.gradients); }
 
   const Parallelism& parallelism_;
   const Inventory& inventory_;
@@ -68,11 +68,12 @@ class GradientBuckets final : public BlockHooks {
   Options options_;
   const Recipe& recipe_;
   const QuantizedWeights* quantized_;  // null: no weight is codes
-  std::vector<std::int64_t> arrived_;  // sizes of gradients, as the first backward made them
+  bool adapted_;                       // gradients are of their parameters' types
+  std::vector<BucketTensor> arrived_;  // gradients, as the first backward made them
   std::vector<std::int64_t> sizes_;
   HeldVector buckets_;
-  HeldStorage used_;   // local_used_map_dev_
-  bool held_ = false;  // under no_sync()
+  HeldStorage used_;          // local_used_map_dev_
+  bool held_ = false;         // under no_sync()
   bool reduced_last_ = true;  // require_forward_param_sync
   bool constructed_ = false;
   bool rebuilt_ = false;

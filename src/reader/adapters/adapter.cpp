@@ -6,11 +6,17 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {
+
+bool trains_in_replicas(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  return p.ranks() == 1 ? !p.fsdp : p.ranks() == p.data && shards_by<ReplicasOfDdp>(job);
+}
 
 struct AdapterKey {
   std::string_view key;
@@ -22,7 +28,8 @@ constexpr std::array kAdapters = {
     AdapterKey{"vera", AdapterKind::vera},
 };
 
-/// They were trained by a plain loop and the Trainer on one GPU.
+/// They were trained by a plain loop and the Trainer, on one GPU and as replicas of
+/// DistributedDataParallel.
 constexpr NotRecorded kNotRecordedWithAdapter[] = {
     {[](const Job& job) {
        const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
@@ -40,6 +47,9 @@ constexpr NotRecorded kNotRecordedWithAdapter[] = {
        return loop.takes_tiles || !loop.has_data_loader;
      },
      "in this loop", "leave 'loop' out"},
+    {[](const Job& job) { return !trains_in_replicas(job); },
+     "over several GPUs in another way than DistributedDataParallel",
+     "set 'parallelism' to {data: N} alone"},
     kUnderOtherReleases,
     {[](const Job& job) {
        const Recipe& recipe = job.training->recipe;
@@ -108,7 +118,7 @@ void check_adapters(const Value& root, const Job& job, Diagnostics& diagnostics)
   if (kind == AdapterKind::lora) return;
   const Value* written = root.find("training")->find("adapter");
   const std::string noun = title(kind);
-  constexpr Beside kRecorded[] = {Beside::other_loop};
+  constexpr Beside kRecorded[] = {Beside::other_loop, Beside::several_gpus};
   refuse_unrecorded(
       {.noun = noun.c_str(), .key = "adapter", .written = *written, .recorded = kRecorded},
       kNotRecordedWithAdapter, job, diagnostics);
