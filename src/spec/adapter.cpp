@@ -24,6 +24,10 @@ std::string_view name_of(AdapterKind kind) {
       return "ia3";
     case AdapterKind::vera:
       return "vera";
+    case AdapterKind::prompt_tuning:
+      return "prompt_tuning";
+    case AdapterKind::p_tuning:
+      return "p_tuning";
   }
   return {};
 }

@@ -156,7 +156,7 @@ FlopsEstimate count_flops(const Graph& graph, const Job& job) {
   const std::int64_t passes =
       job.inference && job.inference->generation ? job.inference->generation->tokens - 1 : 0;
   const Int128 sequences = checked_multiply(Int128{pass.micro_batch}, micro_steps);
-  const Int128 length{pass.seq_len};
+  const Int128 length{pass.seq_len + graph.virtual_tokens};
   const Int128 tokens = checked_multiply(sequences, length + passes);
   const Int128 attended = checked_multiply(
       sequences, length * length + passes * length + Int128{passes} * (passes + 1) / 2);

@@ -149,7 +149,8 @@ void add_experts(StepWork& work, const std::vector<double>& executions) {
 
 Bindings sizes_of(const Graph& graph, const ForwardSpec& forward) {
   Bindings sizes = graph.sizes;
-  bind_tokens(sizes, forward.micro_batch, forward.seq_len / context_ranks(sizes));
+  bind_tokens(sizes, forward.micro_batch,
+              forward.seq_len / context_ranks(sizes) + graph.virtual_tokens);
   return sizes;
 }
 

@@ -91,6 +91,30 @@ TEST_CASE("DoRA keeps its base's result, and with dropout the weight in the inpu
   REQUIRE(keeps(dropped, "v_proj.dora", "weight in type"));
 }
 
+TEST_CASE("a prompt stands before a sequence's own tokens, and its layers keep no input") {
+  ModelSpec model = llama();
+  model.adapter = Adapter{.kind = AdapterKind::prompt_tuning, .virtual_tokens = 20};
+  const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  const Graph graph = lowered(model, policy);
+  CHECK(graph.virtual_tokens == 20);
+  CHECK(graph.sizes.at(Symbol::seq_len) == policy.seq_len + 20);
+  const Block& first = graph.blocks[graph.order.front().block];
+  CHECK(first.trained_parameters().evaluate(graph.sizes) == 20 * 4096);
+  CHECK(first.tensors[first.output].name == "prompted embeddings");
+  CHECK_FALSE(keeps(layer(graph), "attention_norm", "scaled"));
+  CHECK(keeps(layer(graph), "attention_norm", "in fp32"));
+  CHECK(graph.order[1].repeat == 32);
+  model.adapter->kind = AdapterKind::p_tuning;
+  model.adapter->encoder_hidden_size = 128;
+  const Graph encoded = lowered(model, policy);
+  const Block& prompt = encoded.blocks[encoded.order.front().block];
+  CHECK(prompt.trained_parameters().evaluate(encoded.sizes) ==
+        20 * 4096 + 4096 * 128 + 128 + 128 * 128 + 128 + 128 * 4096 + 4096);
+  CHECK(keeps(prompt, "mlp_head.1", "out"));
+  decoder_of(model).scaled_embedding = true;
+  CHECK_THAT(refusal_of(model, policy), ContainsSubstring("prompts before the embeddings"));
+}
+
 TEST_CASE("IA3 keeps what it scales, and VeRA what its vectors scale") {
   ModelSpec model = llama();
   model.adapter = Adapter{

@@ -155,6 +155,19 @@ TEST_CASE("DoRA trains a length for each row of a weight beside LoRA's matrices"
   CHECK(elements == 8 * (768 + 2304) + 2304 + 8 * (3072 + 768) + 768);
 }
 
+TEST_CASE("a prompt's embeddings, and its encoder's layers, are trained behind the model") {
+  ModelSpec model = gpt2();
+  model.adapter = Adapter{.kind = AdapterKind::prompt_tuning, .virtual_tokens = 20};
+  CHECK(count_parameters(model).trainable == 20 * 768);
+  CHECK(parameters_of(model).parameters.back().name == "prompt_encoder.default.embedding.weight");
+  model.adapter->kind = AdapterKind::p_tuning;
+  CHECK(count_parameters(model).trainable == 20 * 768 + 3 * (768 * 768 + 768));
+  model.adapter->encoder_hidden_size = 64;
+  CHECK(count_parameters(model).trainable ==
+        20 * 768 + (64 * 768 + 64) + (64 * 64 + 64) + (768 * 64 + 768));
+  CHECK(count_parameters(model).total == 124'439'808 + count_parameters(model).trainable);
+}
+
 TEST_CASE("IA3 trains a scale for each channel of a result, or of a feed-forward's input") {
   const auto [names, elements] = trained_in_layer(AdapterKind::ia3);
   CHECK(names == std::vector<std::string>{"attn.c_attn.ia3_l.default", "mlp.c_proj.ia3_l.default"});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -690,9 +691,11 @@ TEST_CASE("A model without a graph is not searched, and the answer says why") {
 }
 
 TEST_CASE("adapters are planned on several GPUs as replicas, as an estimate answers them") {
-  const Job job = llama(
-      "seq_len: 1024, global_batch: 8, precision: bf16, adapter: {lora: {rank: 8, targets: "
-      "[q_proj]}}");
+  const char* const adapter =
+      GENERATE("lora: {rank: 8, targets: [q_proj]}", "dora: {rank: 8, targets: [q_proj]}",
+               "ia3: {targets: [k_proj]}");
+  const Job job = llama("seq_len: 1024, global_batch: 8, precision: bf16, adapter: {" +
+                        std::string(adapter) + "}");
   const PlanRequest request = replayed(request_for(job, {"h200-sxm-141gb"}, {1, 8}));
   const PlanAnswer both = search_plans(request);
   REQUIRE(both.best.size() == 2);

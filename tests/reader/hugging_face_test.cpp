@@ -108,6 +108,31 @@ TEST_CASE("what a Trainer's file leaves out has the program's own default") {
   CHECK(value_of(dora, "training.adapter.dora.rank") == "16");
   CHECK(value_of(dora, "training.adapter.dora.targets") == "q_proj v_proj");
   CHECK(value_of(dora, "training.adapter.lora") == "nothing");
+}
+
+TEST_CASE("an adapter_config.json says the adapter, alone and beside a Trainer's arguments") {
+  const std::string prompt =
+      "{\"peft_type\": \"PROMPT_TUNING\", \"task_type\": \"CAUSAL_LM\", \"num_virtual_tokens\": "
+      "20, "
+      "\"prompt_tuning_init\": \"RANDOM\", \"token_dim\": null}";
+  const auto alone = tree_of({{"adapter_config.json", prompt}});
+  CHECK(value_of(alone, "training.adapter.prompt_tuning.num_virtual_tokens") == "20");
+  const auto beside =
+      tree_of({{"args.yaml", "per_device_train_batch_size: 4\nmax_seq_length: 128\n"},
+               {"adapter_config.json", prompt}});
+  CHECK(value_of(beside, "training.adapter.prompt_tuning.num_virtual_tokens") == "20");
+  CHECK(value_of(beside, "training.micro_batch") == "4");
+  const auto vera =
+      tree_of({{"adapter_config.json",
+                "{\"peft_type\": \"VERA\", \"r\": 64, \"target_modules\": [\"q_proj\", "
+                "\"v_proj\"], \"vera_dropout\": 0.1}"}});
+  CHECK(value_of(vera, "training.adapter.vera.rank") == "64");
+  CHECK(value_of(vera, "training.adapter.vera.targets") == "q_proj v_proj");
+  const auto lora =
+      tree_of({{"adapter_config.json",
+                "{\"peft_type\": \"LORA\", \"r\": 16, \"target_modules\": [\"q_proj\"], "
+                "\"use_dora\": true, \"bias\": \"none\"}"}});
+  CHECK(value_of(lora, "training.adapter.dora.rank") == "16");
   const auto factory = tree_of({{"a.yaml", "model_name_or_path: gpt2\nfinetuning_type: lora\n"}});
   CHECK(value_of(factory, "training.recompute.full") == "reentrant:true");
   CHECK(value_of(factory, "training.adapter.lora.targets") == "c_attn c_proj c_fc");

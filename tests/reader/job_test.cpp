@@ -347,6 +347,10 @@ TEST_CASE("inference is a forward of prompts, and stands in place of training") 
   CHECK(first_error("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100, position: "
                     "learned, max_positions: 16}\ninference: {prompt: 17}\n") ==
         "'prompt' 17 is more than the 16 positions that the model has");
+  CHECK(first_error("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100, position: "
+                    "learned, max_positions: 16}\ntraining: {seq_len: 10, implementation: "
+                    "transformers, adapter: {prompt_tuning: {num_virtual_tokens: 7}}}\n") ==
+        "10 tokens behind the prompt's are 17, more than the 16 positions that the model has");
   const std::string learned =
       "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100, position: learned, "
       "max_positions: 16}\ninference: {prompt: 10, generate: ";

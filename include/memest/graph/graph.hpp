@@ -81,8 +81,9 @@ struct Graph {
   Inventory teacher_parameters = {};
   /// One region of torch.compile answers loss and logits: its backward is one node.
   bool is_one_region = false;
-  bool trains = true;    ///< ends with a loss; otherwise the last block answers logits
-  Inventory parameters;  ///< every parameter and buffer tensor
+  bool trains = true;               ///< ends with a loss; otherwise the last block answers logits
+  std::int64_t virtual_tokens = 0;  ///< of s, those of a trained prompt
+  Inventory parameters;             ///< every parameter and buffer tensor
   Bindings
       sizes;  ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the policy has them
 

@@ -1,4 +1,5 @@
-// An adapter that is trained instead of the model: one of peft's, or Megatron-Bridge's LoRA.
+// What is trained instead of the model: an adapter of peft's, or Megatron-Bridge's LoRA, or a
+// prompt that peft puts before every sequence.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,11 @@ enum class AdapterKind : std::uint8_t {
   lora,  ///< out = W·x + (α/r)·B·A·dropout(x), with A of [rank, in] and B of [out, rank]
   dora,  ///< as lora, but each row of W + (α/r)·B·A has the length that a trained vector says
   ia3,   ///< out = l ⊙ W·x, or W·(l ⊙ x)
-  vera  ///< out = W·x + b ⊙ B·(d ⊙ A·dropout(x)), with A and B frozen, one pair for all targets
+  vera,  ///< out = W·x + b ⊙ B·(d ⊙ A·dropout(x)), with A and B frozen, one pair for all targets
+  prompt_tuning,  ///< no layer: the embeddings of `virtual_tokens` stand before a sequence's own
+  p_tuning        ///< as prompt_tuning, but of what three linear layers make of them
 };
-/// "lora", "dora", "ia3", "vera".
+/// "lora", "dora", "ia3", "vera", "prompt_tuning", "p_tuning".
 std::string_view name_of(AdapterKind kind);
 
 /// Everything is frozen but what the adapter adds, and whole modules, which keep their type.
@@ -30,6 +33,10 @@ struct Adapter {
   double dropout = 0;                           ///< on the adapter's input
   DType dtype = DType::fp32;                    ///< of what the adapter adds
   bool parallel = false;  ///< Megatron-Bridge's, whose targets are layers of Megatron's model
+  std::int64_t virtual_tokens = 0;       ///< of a prompt
+  std::int64_t encoder_hidden_size = 0;  ///< of p_tuning's layers; 0: the model's
+
+  [[nodiscard]] bool is_prompt() const { return virtual_tokens > 0; }
 };
 
 /// Whether `module` ("self_attn.q_proj") is what `target` ("q_proj") names, as peft compares them.

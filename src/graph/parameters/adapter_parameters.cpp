@@ -181,7 +181,42 @@ void add_wrapped(InventoryBuilder& result, const Inventory& inventory,
   end_layer();
 }
 
+/// PromptEmbedding, PromptEncoder (encoder_reparameterization_type MLP).
+std::vector<ParameterTensor> trained_of_prompt(const Adapter& prompt, std::int64_t hidden_size) {
+  std::vector<ParameterTensor> tensors;
+  const auto add = [&tensors](const char* name, std::vector<std::int64_t> shape) {
+    const ParameterRole role = shape.size() == 1 ? ParameterRole::bias : ParameterRole::other;
+    tensors.push_back({.name = std::string("prompt_encoder.default.") + name,
+                       .shape = std::move(shape),
+                       .role = role});
+  };
+  add("embedding.weight", {prompt.virtual_tokens, hidden_size});
+  if (prompt.kind != AdapterKind::p_tuning) return tensors;
+  const std::int64_t inner =
+      prompt.encoder_hidden_size > 0 ? prompt.encoder_hidden_size : hidden_size;
+  const auto linear = [&add](const char* weight, const char* bias, std::int64_t out,
+                             std::int64_t in) {
+    add(weight, {out, in});
+    add(bias, {out});
+  };
+  linear("mlp_head.0.weight", "mlp_head.0.bias", inner, hidden_size);
+  linear("mlp_head.2.weight", "mlp_head.2.bias", inner, inner);
+  linear("mlp_head.4.weight", "mlp_head.4.bias", hidden_size, inner);
+  return tensors;
+}
+
 }  // namespace
+
+Inventory with_prompt(const Inventory& inventory, const Adapter& prompt, std::int64_t hidden_size) {
+  Inventory result = with_adapter(inventory, {prompt});
+  PlacementRun run;
+  for (ParameterTensor& tensor : trained_of_prompt(prompt, hidden_size)) {
+    run.steps.push_back({false, result.parameters.size(), 1});
+    result.parameters.push_back(std::move(tensor));
+  }
+  if (!result.placement.empty()) result.placement.push_back(std::move(run));
+  return result;
+}
 
 Inventory with_parallel_adapter(const Inventory& inventory, const ParallelAdaptation& how) {
   return rewritten(inventory,

@@ -17,6 +17,10 @@ struct Adaptation {
 /// them.
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how);
 
+/// `inventory` frozen, and behind it what peft trains of a prompt whose tokens have `hidden_size`
+/// channels.
+Inventory with_prompt(const Inventory& inventory, const Adapter& prompt, std::int64_t hidden_size);
+
 struct ParallelAdaptation {
   const Adapter& adapter;
   std::int64_t ranks = 1;  ///< tensor-parallel ones, one of which `inventory` is of

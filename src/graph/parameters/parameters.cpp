@@ -144,6 +144,10 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
   if (model.shared_layers) own = with_shared_layers(own, *model.shared_layers);
   if (model.quantized) own = with_codes(std::move(own), *model.quantized);
   if (!model.adapter) return own;
+  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (model.adapter->is_prompt() && decoder != nullptr) {
+    return with_prompt(own, *model.adapter, decoder->hidden_size);
+  }
   return with_adapter(own, {*model.adapter, stored_in_out});
 }
 

@@ -257,7 +257,8 @@ void BackwardPass::hand_gradients(Node& node, StorageId kept) {
     const Label label = sum_label(site, handed);
     if (!handed.to_parameter) {
       if (gradient.reach == Reach::through_view &&
-          is_leaf(node, order_.storage_cell(site.instance, handed.input))) {
+          (std::ranges::find(engine_.leaves, target) != engine_.leaves.end() ||
+           is_leaf(node, order_.storage_cell(site.instance, handed.input)))) {
         node.copied_leaves.push_back({target, label, handed.sum_bytes});
       }
       put(now_.slots[target], gradient, {handed.sum_bytes, label});

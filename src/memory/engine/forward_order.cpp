@@ -190,7 +190,8 @@ void ForwardOrder::find_ends(const Graph& graph) {
     if (named.name == kLabels) label_cells_.push_back(named.cell);
     if (named.name != kTokenIds) continue;
     batch_cells_.push_back(named.cell);
-    const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
+    const Expr tokens =
+        Expr(Symbol::micro_batch) * (Expr(Symbol::seq_len) - Expr(graph.virtual_tokens));
     batch_bytes_ = (tokens * Expr(size_of(DType::int64))).bytes(graph.sizes).value();
     batch_is_token_ids_ = true;
   }

@@ -1,6 +1,7 @@
 #include "memory/quantized/code_placement.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "memest/units/int128.hpp"
@@ -70,6 +71,37 @@ void CodePlacement::quantize(std::int64_t elements, const Label& label, Recorder
   shifted.drop();
   absmax.drop();
   weight.drop();
+}
+
+/// DoraLinearLayer.update_layer: deepcopy(base_layer), then dequantize_module_weight. The state
+/// is copied as the weight's and once more as the module's; Tensor.__deepcopy__ makes an element
+/// before it takes the copy's storage.
+HeldVector CodePlacement::dequantize_copy(const CopiedLayer& layer, const Label& label,
+                                          Recorder& recorder) const {
+  const std::vector<StoredTensor> stored = stored_tensors(quantized_, layer.elements, type_);
+  HeldVector held;
+  const auto copy = [&](std::string_view name) {
+    const auto tensor = std::ranges::find(stored, name, &StoredTensor::name);
+    if (tensor == stored.end()) return;
+    held.push_back(recorder.make(bytes_of(*tensor), label));
+    recorder.make_and_free(size_of(tensor->dtype), label);
+  };
+  const auto copy_state = [&copy] {
+    for (const char* name : {"absmax", "values", "offset", "nested absmax", "nested values"}) {
+      copy(name);
+    }
+  };
+  copy_state();
+  copy("codes");
+  if (layer.bias_bytes > 0) held.push_back(recorder.make(layer.bias_bytes, label));
+  copy_state();
+  HeldStorage absmax;
+  if (quantized_.double_quant) {
+    const auto quantised = std::ranges::find(stored, "absmax", &StoredTensor::name);
+    absmax = recorder.make(checked_multiply(quantised->elements, kFp32), label);
+  }
+  held.push_back(recorder.make(checked_multiply(layer.elements, size_of(type_)), label));
+  return held;
 }
 
 /// `offset = _absmax.mean()` has its result already.

@@ -26,6 +26,13 @@ class CodePlacement {
   /// HQQ's.
   [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).hqq; }
 
+  struct CopiedLayer {
+    std::int64_t elements = 0;
+    std::int64_t bias_bytes = 0;
+  };
+  /// A copy of the layer, and the weight made from it.
+  [[nodiscard]] HeldVector dequantize_copy(const CopiedLayer& layer, const Label& label,
+                                           Recorder& recorder) const;
   /// Makes the tensors that stand for a weight of so many elements.
   void place(std::int64_t elements, const Label& label, Recorder& recorder);
 

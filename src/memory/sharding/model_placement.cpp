@@ -110,12 +110,26 @@ StorageId ModelPlacement::place_magnitude(std::size_t parameter, DType dtype) {
     return recorder_.make(checked_multiply(elements, size_of(dtype)),
                           model_label(Holding::temporaries, Origin::parameter, parameter));
   };
+  HeldVector layer;
+  if (codes_) {
+    // The layer's own weight and bias lie before the matrices.
+    const std::size_t last = parameter - 3;
+    const bool biased = !row(last).quantized;
+    const std::int64_t bias =
+        biased ? checked_multiply(tensors_.parameters[last].elements, size_of(type_of(last))) : 0;
+    if (row(biased ? last - 1 : last).quantized) {
+      layer = codes_->dequantize_copy(
+          {elements, bias}, model_label(Holding::temporaries, Origin::parameter, parameter),
+          recorder_);
+    }
+  }
   HeldStorage update = make();
   if (buffers_ != nullptr) buffers_->use(Workspace::cublas, EngineThread::program);
   HeldStorage scaled = make();
   HeldStorage sum = make();
   scaled.drop();
   const StorageId placed = place(parameter, dtype);
+  layer.drop();
   update.drop();
   sum.drop();
   return placed;
@@ -146,7 +160,8 @@ void ModelPlacement::place_adapters(const Adapter& adapter) {
   const DType trained = recipe_.trained.value_or(recipe_.weights);
   // BaseTunerLayer._move_adapter_to_device_of_base_layer takes the type of the layer's weight, of
   // Params4bit that of the weight before; HQQ's codes have none.
-  const DType made = codes_ && codes_->come_from_host() ? trained : loaded_type();
+  const bool own_type = adapter.is_prompt() || (codes_ && codes_->come_from_host());
+  const DType made = own_type ? trained : loaded_type();
   const std::vector<Placed> added = place_trained(adapter, made);
   for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
     if (row(i).trainable && row(i).whole_module) place(i, made);

@@ -247,6 +247,9 @@ const char* only_alone(const Job& job) {
   if (model.quantized && row_of(model.quantized->format).hqq) {
     return "weights in HQQ's codes on several GPUs are not available yet";
   }
+  if (model.quantized && model.adapter && model.adapter->kind == AdapterKind::dora) {
+    return "DoRA over quantised weights on several GPUs is not available yet";
+  }
   if (model.low_rank) return "factorised layers on several GPUs are not available yet";
   if (model.vision) return "a model with images on several GPUs is not available yet";
   if (job.training && row_of(job.training->implementation.loop).takes_tiles) {

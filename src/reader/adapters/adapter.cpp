@@ -23,9 +23,13 @@ struct AdapterKey {
   AdapterKind kind;
 };
 constexpr std::array kAdapters = {
-    AdapterKey{"lora", AdapterKind::lora}, AdapterKey{"qlora", AdapterKind::lora},
-    AdapterKey{"dora", AdapterKind::dora}, AdapterKey{"ia3", AdapterKind::ia3},
+    AdapterKey{"lora", AdapterKind::lora},
+    AdapterKey{"qlora", AdapterKind::lora},
+    AdapterKey{"dora", AdapterKind::dora},
+    AdapterKey{"ia3", AdapterKind::ia3},
     AdapterKey{"vera", AdapterKind::vera},
+    AdapterKey{"prompt_tuning", AdapterKind::prompt_tuning},
+    AdapterKey{"p_tuning", AdapterKind::p_tuning},
 };
 
 /// They were trained by a plain loop and the Trainer, on one GPU and as replicas of
@@ -38,10 +42,22 @@ constexpr NotRecorded kNotRecordedWithAdapter[] = {
      "with latent attention", ""},
     {[](const Job& job) { return job.model.experts() != nullptr; }, "beside experts", ""},
     {[](const Job& job) { return job.model.vision.has_value(); }, "with images", ""},
+    {[](const Job& job) { return job.model.low_rank || job.model.shared_layers; },
+     "beside factorised or shared layers", ""},
     {[](const Job& job) {
-       return job.model.low_rank || job.model.shared_layers || job.model.quantized;
+       return job.model.quantized && job.model.adapter->kind != AdapterKind::dora;
      },
-     "beside compressed weights", "use 'lora'"},
+     "over quantised weights", "use 'lora' or 'dora'"},
+    {[](const Job& job) { return job.model.quantized && row_of(job.model.quantized->format).hqq; },
+     "over HQQ's codes", "use 'weights: nf4' or 'lora'"},
+    {[](const Job& job) { return job.model.quantized && job.parallelism.ranks() > 1; },
+     "over quantised weights on several GPUs", "use 'lora'"},
+    // Its results are fp32, and so is the stream between the layers from the first adapted one on.
+    {[](const Job& job) {
+       const Recipe& recipe = job.training->recipe;
+       return job.model.quantized && recipe.autocast && is_half(recipe.weights);
+     },
+     "over quantised weights under autocast of 16-bit ones", "use 'precision: amp-bf16' or 'bf16'"},
     {[](const Job& job) {
        const LoopRow& loop = row_of(job.training->implementation.loop);
        return loop.takes_tiles || !loop.has_data_loader;
@@ -65,6 +81,19 @@ constexpr NotRecorded kNotRecordedWithAdapter[] = {
      "beside other recompute than of whole layers", "use 'recompute: full' or none"},
 };
 
+/// Learned positions are as many as the table has rows.
+void check_prompt_length(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  if (decoder == nullptr || !std::holds_alternative<LearnedPosition>(decoder->position)) return;
+  const std::int64_t own = job.training->seq_len;
+  const std::int64_t tokens = own + job.model.adapter->virtual_tokens;
+  if (!job.model.adapter->is_prompt() || tokens <= decoder->max_positions) return;
+  diagnostics.push_back(error_at(
+      written.span, std::to_string(own) + " tokens behind the prompt's are " +
+                        std::to_string(tokens) + ", more than the " +
+                        std::to_string(decoder->max_positions) + " positions that the model has"));
+}
+
 /// As their papers write them.
 std::string title(AdapterKind kind) {
   switch (kind) {
@@ -76,6 +105,10 @@ std::string title(AdapterKind kind) {
       return "IA3";
     case AdapterKind::vera:
       return "VeRA";
+    case AdapterKind::prompt_tuning:
+      return "prompt tuning";
+    case AdapterKind::p_tuning:
+      return "p-tuning";
   }
   return {};
 }
@@ -93,6 +126,13 @@ std::optional<Adapter> read_adapter(const Value& training, DType weights, bool p
     adapter.kind = row.kind;
   }
   if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
+  adapter.virtual_tokens = as_count(lora->find("num_virtual_tokens")).value_or(0);
+  if (adapter.is_prompt()) {
+    // PromptEmbedding and PromptEncoder make theirs in torch's type of today, fp32.
+    adapter.dtype = DType::fp32;
+    adapter.encoder_hidden_size = as_count(lora->find("encoder_hidden_size")).value_or(0);
+    return adapter;
+  }
   adapter.rank = as_count(lora->find("rank")).value_or(0);
   const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
     const Value* modules = lora->find(key);
@@ -117,6 +157,7 @@ void check_adapters(const Value& root, const Job& job, Diagnostics& diagnostics)
   const AdapterKind kind = job.model.adapter->kind;
   if (kind == AdapterKind::lora) return;
   const Value* written = root.find("training")->find("adapter");
+  check_prompt_length(*written, job, diagnostics);
   const std::string noun = title(kind);
   constexpr Beside kRecorded[] = {Beside::other_loop, Beside::several_gpus};
   refuse_unrecorded(

@@ -54,9 +54,19 @@ std::string dropout(const Job& job) {
                                                                                         : "off";
 }
 
+std::string prompt(const Adapter& adapter) {
+  std::string keys = "{" + std::string(name_of(adapter.kind)) +
+                     ": {num_virtual_tokens: " + written_as(adapter.virtual_tokens);
+  if (adapter.encoder_hidden_size > 0) {
+    keys += ", encoder_hidden_size: " + written_as(adapter.encoder_hidden_size);
+  }
+  return keys + "}}";
+}
+
 std::string adapter(const Job& job) {
   const auto& adapter = job.model.adapter;
   if (!adapter) return written_as(kNoneWord);
+  if (adapter->is_prompt()) return prompt(*adapter);
   const bool scales = adapter->kind == AdapterKind::ia3;
   std::string keys = "{" + std::string(name_of(adapter->kind)) + ": {";
   if (!scales) keys += "rank: " + written_as(adapter->rank) + ", ";

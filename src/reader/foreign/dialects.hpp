@@ -21,6 +21,7 @@ const Dialect& llama_factory_dialect();
 const Dialect& megatron_bridge_dialect();
 const Dialect& megatron_dialect();
 const Dialect& nanogpt_dialect();
+const Dialect& peft_dialect();
 const Dialect& torchtitan_dialect();
 const Dialect& transformers_dialect();
 const Dialect& trl_preferences_dialect();

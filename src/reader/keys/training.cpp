@@ -157,12 +157,23 @@ constexpr Key kIa3Keys[] = {
     kAdapterDtype,
     kWholeModules,
 };
-constexpr Key kPromptKeys[] = {
-    {.name = "virtual_tokens",
+constexpr Key kVirtualTokens = {
+    .name = "num_virtual_tokens",
+    .shapes = {count()},
+    .doc = "Trained tokens before every sequence, beside those of 'seq_len'.",
+    .required = true,
+    .usual = "20"};
+constexpr Key kPromptTuningKeys[] = {kVirtualTokens};
+constexpr Word kPromptEncoders[] = {{"MLP"}, {"LSTM", "a prompt encoder of LSTM layers"}};
+constexpr Key kPromptEncoderKeys[] = {
+    kVirtualTokens,
+    {.name = "encoder_hidden_size",
      .shapes = {count()},
-     .doc = "Trained tokens in front of the prompt.",
-     .required = true},
-    kAdapterDtype,
+     .doc = "Channels between the encoder's layers; absent: the model's."},
+    {.name = "encoder_reparameterization_type",
+     .shapes = {choice(kPromptEncoders)},
+     .fallback = "MLP",
+     .doc = "The encoder's layers."},
 };
 constexpr Key kAdapterKeys[] = {
     {.name = "lora", .shapes = {table(kLoraKeys)}, .doc = "Low-rank adapters."},
@@ -176,10 +187,16 @@ constexpr Key kAdapterKeys[] = {
     {.name = "vera",
      .shapes = {table(kVeraKeys)},
      .doc = "Trained vectors around two frozen matrices that all layers share."},
-    {.name = "prompt",
-     .shapes = {table(kPromptKeys)},
-     .doc = "A trained prompt.",
-     .later = "training of a prompt"},
+    {.name = "prompt_tuning",
+     .shapes = {table(kPromptTuningKeys)},
+     .doc = "Trained embeddings of a prompt before every sequence."},
+    {.name = "p_tuning",
+     .shapes = {table(kPromptEncoderKeys)},
+     .doc = "The same, behind an encoder that is trained with them."},
+    {.name = "prefix_tuning",
+     .shapes = {table(kPromptTuningKeys)},
+     .doc = "Trained keys and values before every layer's own.",
+     .later = "prefix tuning"},
 };
 
 // torchao/float8/config.py: Float8LinearRecipeName; TENSORWISE is its "Default".

@@ -26,6 +26,14 @@ struct AdaptedInput {
 TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
                  const AdaptedInput& input);
 
+/// The habits of peft's layers, by the layer that they hold.
+struct LayerHabits {
+  bool clones = false;        ///< the result, before the adapter's is added
+  bool converts = true;       ///< the input to the adapter's type
+  bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
+};
+LayerHabits layer_habits(const DecoderContext& context, bool codes);
+
 /// The input, and the result of the layer that peft's holds.
 struct AdaptedResult {
   const Rows& rows;

@@ -24,6 +24,7 @@ class DoraForward {
         context_(context),
         names_(layer.names),
         shape_(layer.shape),
+        codes_(layer.codes),
         rank_(context.adapter->rank) {
     trained_.a = block_.trained_parameter({names_.a, "weight"}, {rank_, shape_.in});
     trained_.b = block_.trained_parameter({names_.b, "weight"}, {shape_.out, rank_});
@@ -53,7 +54,22 @@ class DoraForward {
   }
 
  private:
-  [[nodiscard]] TensorId base_weight() const { return *block_.find({shape_.name, "weight"}); }
+  /// dequantize_module_weight(base_layer): of codes in the type that they were made from, whose
+  /// quantised scales come first.
+  [[nodiscard]] TensorId base_weight() const {
+    TensorId weight = *block_.find({shape_.name, "weight"});
+    if (!codes_) return weight;
+    const QuantizedWeights& quantized = *context_.quantized;
+    const Expr groups = shape_.in * shape_.out / Expr(quantized.group_size);
+    std::vector<TensorId> of = {weight};
+    if (quantized.double_quant) {
+      of.push_back(
+          compute(block_, OpKind::copy, of, {{names_.norm, "absmax"}, {groups}, DType::fp32}));
+    }
+    return compute(
+        block_, OpKind::copy, of,
+        {{names_.norm, "dequantized weight"}, {shape_.out, shape_.in}, context_.policy.compute});
+  }
 
   /// lora_B(lora_A(torch.eye(in))).T, to which no gradient comes.
   TensorId update_of_weight(std::vector<TensorId>& graph) {
@@ -85,7 +101,8 @@ class DoraForward {
     return product_with(block_, {name, in, out}, {matrix, {}}, rows);
   }
 
-  /// torch.linalg.norm(weight + scaling * update, dim=1)
+  /// torch.linalg.norm(weight + scaling * update, dim=1).to(weight.dtype): one of autocast's
+  /// operations in fp32, which widens as it sums (fp32_set_opt_dtype).
   TensorId row_norms(TensorId weight, TensorId update) {
     Frame function(block_);
     const Shape shape = {shape_.out, shape_.in};
@@ -93,10 +110,11 @@ class DoraForward {
         compute(block_, OpKind::scale, {update}, {{names_.norm, "scaled update"}, shape, type_});
     const TensorId sum = function.local(compute(block_, OpKind::add, {weight, scaled},
                                                 {{names_.norm, "adapted weight"}, shape, type_}));
+    const DType wide = block_.precision().autocast ? DType::fp32 : type_;
     const TensorId norm =
-        compute(block_, OpKind::reduce, {sum}, {{names_.norm, "row norms"}, {shape_.out}, type_});
+        compute(block_, OpKind::reduce, {sum}, {{names_.norm, "row norms"}, {shape_.out}, wide});
     block_.ops().back().forward_launches = {sum_between(shape, {shape_.out, Expr(1)}, type_)};
-    return norm;
+    return cast(block_, {names_.norm, "row norms in type"}, norm, type_);
   }
 
   TensorId low_rank_result(const Rows& rows) {
@@ -128,6 +146,7 @@ class DoraForward {
   const DecoderContext& context_;
   const AdapterNames& names_;
   const Projection2d& shape_;
+  bool codes_;
   Expr rank_;
   TrainedTensors trained_;
   DType type_ = DType::fp32;  // of the layer's input, which all is computed in
@@ -138,24 +157,30 @@ class DoraForward {
 TensorId dora_layer(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
                     const AdaptedResult& of) {
   const DType type = block.dtype_of(of.result);
+  const LayerHabits habits = layer_habits(context, layer.codes);
   const TensorId x = of.rows.x;
   Frame frame(block);
   frame.local(x);
-  const TensorId wide = cast(block, {layer.names.sum, "input"}, x, block.trained_type());
+  const TensorId result = habits.clones ? copy(block, {layer.names.sum, "clone"}, of.result,
+                                               block.tensor(of.result).shape)
+                                        : of.result;
+  const TensorId wide =
+      habits.converts ? cast(block, {layer.names.sum, "input"}, x, block.trained_type()) : x;
   TensorId sum = 0;
   {
     Frame variant(block);
     const double probability = context.dropout(context.adapter->dropout);
     const TensorId input = dropout(block, layer.names.sum, probability, wide);
     std::optional<TensorId> base;
-    if (input == wide) base = of.result;
+    if (input == wide) base = result;
     const TensorId own = DoraForward(block, context, layer).run({of.rows.shape, input}, base);
-    sum = add(block, {layer.names.sum, "sum"}, of.result, own);
+    sum = add(block, {layer.names.sum, "sum"}, result, own);
     if (input != wide) variant.local(input);
-    variant.local(of.result);
+    variant.local(result);
   }
   if (wide != x) frame.local(wide);
-  // result = result.to(torch_result_dtype)
+  // result = result.to(torch_result_dtype); over codes where autocast does not convert.
+  if (!habits.converts) return sum;
   return cast(block, {layer.names.sum, "in type"}, sum, type);
 }
 

@@ -2,14 +2,7 @@
 #include "graph/lower/ops/operations.hpp"
 
 namespace memest {
-namespace {
 
-/// The habits of peft's layers, by the layer that they hold.
-struct LayerHabits {
-  bool clones = false;        ///< the result, before the adapter's is added
-  bool converts = true;       ///< the input to the adapter's type
-  bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
-};
 LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
   // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers.
@@ -17,8 +10,6 @@ LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   const bool hqq = row_of(context.quantized->format).hqq;
   return {.clones = !hqq, .converts = !context.policy.autocast, .sums_in_type = !hqq};
 }
-
-}  // namespace
 
 TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
                  const AdaptedInput& input) {

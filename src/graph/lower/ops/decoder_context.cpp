@@ -121,6 +121,15 @@ std::optional<Unavailable> latent_refusal(const DecoderContext& context) {
   return std::nullopt;
 }
 
+/// Whether the model does nothing with its embeddings before peft joins the prompt's to them.
+bool takes_prompt(const DecoderContext& context) {
+  const DecoderSpec& decoder = context.decoder;
+  const bool scales_behind = decoder.scaled_embedding && !context.habits.scale_is_tensor;
+  return decoder.embedding_size == decoder.hidden_size && !decoder.embedding_norm &&
+         !scales_behind && !context.habits.positions_from_mask &&
+         !std::holds_alternative<AlibiPosition>(decoder.position);
+}
+
 /// Why the adapter has no graph, or nothing.
 std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
   if (context.adapter == nullptr) return std::nullopt;
@@ -133,6 +142,9 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
     return not_available("adapters under the loss 'sum-of-logits'");
   }
   const DecoderSpec& decoder = context.decoder;
+  if (context.adapter->is_prompt() && !takes_prompt(context)) {
+    return not_available("prompts before the embeddings of this family");
+  }
   for (const std::string& module : context.adapter->whole_modules) {
     const bool tied = decoder.tied_embeddings && is_named(context.names.head, module);
     if (tied || !has_module(context, module)) {

@@ -73,6 +73,10 @@ struct DecoderContext {
     if (adapter == nullptr || trains_all) return std::nullopt;
     return policy.stored ? policy.weights : adapter->dtype;
   }
+  /// Tokens of a trained prompt, which stand before a sequence's own.
+  [[nodiscard]] std::int64_t virtual_tokens() const {
+    return adapter == nullptr ? 0 : adapter->virtual_tokens;
+  }
   /// Whether the embeddings are a leaf that a gradient ends at.
   [[nodiscard]] bool embeddings_want_gradient() const {
     const bool frozen = adapter != nullptr || (vision != nullptr && vision->frozen.decoder);

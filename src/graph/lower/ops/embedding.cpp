@@ -1,6 +1,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/lower/adapters/prompt.hpp"
 #include "graph/lower/attention/positions.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
@@ -15,7 +16,9 @@ TensorId looked_up(BlockBuilder& block, const DecoderContext& context, std::stri
   const Shape shape = block.tensor(part.indices).shape;
   const bool by_batch = shape.size() > 1 && shape.front() == context.dims.b;
   const LoweringPolicy& policy = context.policy;
-  part.count = by_batch ? checked_multiply(policy.micro_batch, policy.seq_len) : policy.seq_len;
+  const bool by_prompt = by_batch && !(shape.back() == context.dims.s);
+  const std::int64_t length = policy.seq_len - (by_prompt ? context.virtual_tokens() : 0);
+  part.count = by_batch ? checked_multiply(policy.micro_batch, length) : length;
   return look_up(block, name, part);
 }
 
@@ -100,7 +103,9 @@ Block embedding_block(const DecoderContext& context) {
   const DecoderSpec& decoder = context.decoder;
   const Dimensions& dims = context.dims;
   BlockBuilder block("embedding", context.precision());
-  const TensorId tokens = block.shared("token ids", dims.rows(), DType::int64);
+  const std::int64_t before = context.virtual_tokens();
+  const Shape own = before > 0 ? Shape{dims.b, dims.s - Expr(before)} : dims.rows();
+  const TensorId tokens = block.shared("token ids", own, DType::int64);
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const PositionIds counts = context.program.position_ids;
   const bool counts_first = learned && counts == PositionIds::counted_first;
@@ -108,13 +113,16 @@ Block embedding_block(const DecoderContext& context) {
   TensorId x = token_rows(block, context, tokens);
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
+  if (before > 0) x = prompted(block, context, tokens, x);
   if (context.vision != nullptr) {
     block.outlive(x, kTextEmbeddings);
     return std::move(block).take(x);
   }
   const bool projects = decoder.embedding_size != decoder.hidden_size;
   const bool renames = context.habits.renames_embedding;
-  if (context.program.names_results && !projects && !renames) block.outlive(x, "input embeddings");
+  if (context.program.names_results && !projects && !renames && before == 0) {
+    block.outlive(x, "input embeddings");
+  }
   const bool of_mask = context.habits.positions_from_mask;
   const bool alibi =
       context.program.passes_masks && std::holds_alternative<AlibiPosition>(decoder.position);

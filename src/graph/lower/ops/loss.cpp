@@ -2,6 +2,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/lower/adapters/prompt.hpp"
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/attention/positions.hpp"
 #include "graph/lower/distillation/distillation.hpp"
@@ -34,7 +35,8 @@ TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& f
   const Dimensions& dims = context.dims;
   const Targets targets = context.program.targets;
   if (targets == Targets::second_tensor) return block.shared("labels", dims.rows(), DType::int64);
-  const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
+  const std::string_view name = context.virtual_tokens() > 0 ? kPromptedLabels : "token ids";
+  const TensorId ids = block.shared(name, dims.rows(), DType::int64);
   // ForCausalLMLoss: pad(labels, (0, 1)) and labels[..., 1:].contiguous(); the plain loop hands the
   // token ids in as labels.
   if (targets == Targets::token_ids) return ids;
@@ -55,6 +57,9 @@ TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& f
 /// The locals of the outermost forward end.
 void end_of_model(BlockBuilder& block, const DecoderContext& context) {
   if (context.program.names_results) block.let_go("last hidden state");
+  if (context.virtual_tokens() > 0) {
+    for (const std::string_view name : kPromptLocals) block.let_go(name);
+  }
   if (context.program.locals_end != LocalsEnd::with_loss) return;
   for (const std::string_view name : kModelLocals) block.let_go(name);
 }

@@ -89,6 +89,7 @@ std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId
 struct Joint {
   std::vector<TensorId> parts;
   std::optional<DType> empty = {};
+  Reach reach = Reach::through_view;  ///< directly: parts of the joint that lie as they did
 };
 /// The parts joined; their gradients are views.
 TensorId concatenate(BlockBuilder& block, Place place, const Joint& joint, Shape shape);

@@ -70,7 +70,7 @@ TensorId concatenate(BlockBuilder& block, Place place, const Joint& joint, Shape
     // CatBackward0: cat_tensors_backward narrows the gradient for each input, a view; cat had
     // promoted the others, whose part is cast back.
     if (block.dtype_of(part) == dtype) {
-      backward.hand_on(part, Reach::through_view);
+      backward.hand_on(part, joint.reach);
     } else {
       backward.leave_node();
       backward.give(part, backward.make(part, block.dtype_of(part)));

@@ -132,6 +132,8 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const Low
                                                const DecoderProgram& program) {
   LoweringPolicy own = policy;
   own.frozen = policy.frozen || (model.vision && model.vision->frozen.decoder);
+  const std::int64_t before = model.adapter ? model.adapter->virtual_tokens : 0;
+  own.seq_len = checked_add(policy.seq_len, before);
   auto made = context_of(model, own, program);
   if (auto* unavailable = std::get_if<Unavailable>(&made)) return std::move(*unavailable);
   const DecoderContext& context = std::get<DecoderContext>(made);
@@ -145,6 +147,7 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const Low
   if (context.generates()) {
     if (auto refused = append_decoding(model, context, graph)) return *std::move(refused);
   }
+  graph.virtual_tokens = before;
   graph.is_one_region = context.compiles_whole();
   graph.trains = policy.gradients && (policy.parts.empty() || policy.parts.back().head);
   bind_sizes(context, graph.sizes);

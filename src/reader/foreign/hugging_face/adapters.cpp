@@ -8,15 +8,6 @@
 namespace memest::hugging_face {
 namespace {
 
-/// Names of modules, of a list or of a text with commas; empty where a pattern stands for them.
-std::string names_of(const Value& value) {
-  constexpr std::string_view kSigns =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_, ";
-  std::string text = value.text;
-  for (const Value& item : value.items) text += (text.empty() ? "" : ", ") + item.text;
-  return text.find_first_not_of(kSigns) == std::string::npos ? "[" + text + "]" : std::string();
-}
-
 bool is_all(const Value& value) {
   const std::string& text = value.items.size() == 1 ? value.items.front().text : value.text;
   return is_same_word(text, "all") || is_same_word(text, "all-linear");
@@ -27,7 +18,7 @@ void write_targets(ForeignImport& file, const LoraNames& names) {
   const Value* value = file.find(names.targets);
   const bool none = value == nullptr || (value->items.empty() && value->text.empty());
   if (!none && !names.all && !is_all(*value)) {
-    const std::string list = names_of(*value);
+    const std::string list = names_of_modules(*value);
     if (list.empty()) return file.refuse(names.targets, "a pattern of modules", "name them");
     return file.write(own, list, {names.targets});
   }
@@ -48,6 +39,14 @@ constexpr WordPair kCodes[] = {{"nf4", "nf4"}, {"fp4", "fp4"}};
 
 }  // namespace
 
+std::string names_of_modules(const Value& value) {
+  constexpr std::string_view kSigns =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_, ";
+  std::string text = value.text;
+  for (const Value& item : value.items) text += (text.empty() ? "" : ", ") + item.text;
+  return text.find_first_not_of(kSigns) == std::string::npos ? "[" + text + "]" : std::string();
+}
+
 std::string adapter_key(const ForeignImport& file, const LoraNames& names, std::string_view key) {
   const char* const kind = file.flag(names.dora) ? "dora" : "lora";
   return std::string("training.adapter.") + kind + "." + std::string(key);
@@ -61,7 +60,7 @@ void write_lora(ForeignImport& file, const LoraNames& names) {
              {names.dropout, names.asking});
   const Value* whole_modules = file.find(names.whole);
   if (whole_modules == nullptr) return;
-  const std::string list = names_of(*whole_modules);
+  const std::string list = names_of_modules(*whole_modules);
   if (list == "[]") return;
   if (list.empty()) return file.refuse(names.whole, "a pattern of modules", "name them");
   file.write(adapter_key(file, names, "modules_to_save"), list, {names.whole});

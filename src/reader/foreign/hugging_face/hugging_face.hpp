@@ -70,6 +70,10 @@ struct LoraNames {
   std::string_view dora;    ///< the key that makes it DoRA
 };
 void write_lora(ForeignImport& file, const LoraNames& names);
+/// The adapter in the section `peft`.
+void write_peft(ForeignImport& file);
+/// Names of modules, of a list or of a text with commas; empty where a pattern stands for them.
+std::string names_of_modules(const Value& value);
 /// The adapter's `key` in a spec: "training.adapter.lora.rank".
 std::string adapter_key(const ForeignImport& file, const LoraNames& names, std::string_view key);
 

@@ -2,6 +2,7 @@
 // scripts have beside them.
 #include "reader/foreign/hugging_face/accelerate_keys.hpp"
 #include "reader/foreign/hugging_face/hugging_face.hpp"
+#include "reader/foreign/hugging_face/peft_keys.hpp"
 #include "reader/foreign/hugging_face/trainer_keys.hpp"
 
 namespace memest::hugging_face::transformers {
@@ -21,6 +22,7 @@ void write_job(ForeignImport& file) {
   write_optimizer(file, "optim", false);
   write_loop(file);
   write_sharing(file, "2");
+  write_peft(file);
 }
 
 constexpr WordPair kAttentions[] = {{"eager", "eager"},
@@ -80,17 +82,19 @@ constexpr std::string_view kByRate[] = {"output_dir", "learning_rate"};
 constexpr std::string_view kByChecks[] = {"output_dir", "gradient_checkpointing"};
 constexpr TellingKeys kTelling[] = {kByBatch, kByEpochs, kByRate, kByChecks};
 constexpr std::span<const KeyRow> kTables[] = {
-    kDecidingRows, kFsdpRows,       kFsdpRest,       kTrainerRows,    kScheduleRows, kLoggingRows,
-    kRunRows,      kCheckpointRows, kEvaluationRows, kDataRows,       kWorkerRows,   kSeedRows,
-    kModelRows,    kScriptRows,     kPathRows,       kLaunchDeciding, kLaunchRows,   kLaunchRun,
-    kZeroDeciding, kZeroRows,       kZeroRun,        kConfigRows};
+    kDecidingRows,   kFsdpRows,   kFsdpRest,       kTrainerRows,    kScheduleRows,
+    kLoggingRows,    kRunRows,    kCheckpointRows, kEvaluationRows, kDataRows,
+    kWorkerRows,     kSeedRows,   kModelRows,      kScriptRows,     kPathRows,
+    kLaunchDeciding, kLaunchRows, kLaunchRun,      kZeroDeciding,   kZeroRows,
+    kZeroRun,        kConfigRows, kPeftDeciding,   kPeftRows,       kPeftRun};
+constexpr std::string_view kTakes[] = {"ds", "launch", "config", "peft"};
 constexpr Derivation kDerivations[] = {write_job};
 constexpr Dialect kDialect = {.name = "transformers",
                               .noun = "transformers' TrainingArguments",
                               .telling = kTelling,
                               .tables = kTables,
                               .derivations = kDerivations,
-                              .takes = kTrainerTakes,
+                              .takes = kTakes,
                               .references = kTrainerReferences};
 
 }  // namespace

@@ -247,6 +247,10 @@ PeftNames peft_names(AdapterKind kind) {
       return {"IA3", {}};
     case AdapterKind::vera:
       return {"VERA", "vera_dropout"};
+    case AdapterKind::prompt_tuning:
+      return {"PROMPT_TUNING", {}};
+    case AdapterKind::p_tuning:
+      return {"P_TUNING", {}};
   }
   return {};
 }
@@ -257,6 +261,13 @@ Value config_of(const Adapter& adapter) {
   Value config;
   set(config, "peft_type", word_of(names.type));
   set(config, "task_type", word_of("CAUSAL_LM"));
+  if (adapter.is_prompt()) {
+    set(config, "num_virtual_tokens", number_of_count(adapter.virtual_tokens));
+    if (adapter.encoder_hidden_size > 0) {
+      set(config, "encoder_hidden_size", number_of_count(adapter.encoder_hidden_size));
+    }
+    return config;
+  }
   if (!scales) {
     set(config, "r", number_of_count(adapter.rank));
     set(config, names.dropout, literal_of(plain_decimal(adapter.dropout)));
