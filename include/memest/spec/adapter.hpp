@@ -1,4 +1,4 @@
-// What is trained instead of the model: an adapter of peft's, or Megatron-Bridge's LoRA, or a
+// An adapter that is trained instead of the model: one of peft's, or Megatron-Bridge's LoRA, or a
 // prompt that peft puts before every sequence.
 #pragma once
 

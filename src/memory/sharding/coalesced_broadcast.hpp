@@ -31,7 +31,7 @@ struct BucketLimits {
 /// they are closed, then what is left of each type.
 std::vector<TensorBucket> buckets_of(const std::vector<BucketTensor>& tensors,
                                      const BucketLimits& limits);
-/// The same of tensors as they are defined, whose buckets it sorts by the first tensor in each.
+/// Buckets of tensors as they are defined, sorted by the first tensor in each.
 std::vector<TensorBucket> buckets_by_definition(const std::vector<BucketTensor>& tensors,
                                                 const BucketLimits& limits);
 

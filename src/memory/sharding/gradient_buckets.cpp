@@ -109,7 +109,7 @@ void GradientBuckets::broadcast() {
   sent.write(recorder_);
 }
 
-/// What an adapter's layers share is found in the first of them, before the model's own tables.
+/// An adapter's layers share theirs, found in the first of them: before the model's own tables.
 void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
   if (!options_.sends_buffers) return;
   for (const bool of_adapter : {true, false}) {

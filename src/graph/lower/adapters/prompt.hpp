@@ -10,7 +10,7 @@ namespace memest {
 
 /// The labels that the loss reads, of the prompt's tokens and the sequence's own.
 inline constexpr std::string_view kPromptedLabels = "prompted labels";
-/// What PeftModelForCausalLM.forward holds in locals until the model has answered.
+/// Locals of PeftModelForCausalLM.forward, which end when the model has answered.
 inline constexpr std::array<std::string_view, 4> kPromptLocals = {
     "labels of the prompt", kPromptedLabels, "prompt", "prompted embeddings"};
 

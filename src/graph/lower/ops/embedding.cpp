@@ -91,6 +91,13 @@ TensorId token_rows(BlockBuilder& block, const DecoderContext& context, TensorId
   return scattered(block, context, "embedding_shard", rows);
 }
 
+/// Shape of the sequences' own tokens, without a prompt's.
+Shape own_rows(const DecoderContext& context) {
+  const Expr n(context.virtual_tokens());
+  return context.virtual_tokens() > 0 ? Shape{context.dims.b, context.dims.s - n}
+                                      : context.dims.rows();
+}
+
 }  // namespace
 
 void write_positions(BlockBuilder& block, const DecoderContext& context) {
@@ -103,9 +110,8 @@ Block embedding_block(const DecoderContext& context) {
   const DecoderSpec& decoder = context.decoder;
   const Dimensions& dims = context.dims;
   BlockBuilder block("embedding", context.precision());
-  const std::int64_t before = context.virtual_tokens();
-  const Shape own = before > 0 ? Shape{dims.b, dims.s - Expr(before)} : dims.rows();
-  const TensorId tokens = block.shared("token ids", own, DType::int64);
+  const bool prompts = context.virtual_tokens() > 0;
+  const TensorId tokens = block.shared("token ids", own_rows(context), DType::int64);
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const PositionIds counts = context.program.position_ids;
   const bool counts_first = learned && counts == PositionIds::counted_first;
@@ -113,16 +119,15 @@ Block embedding_block(const DecoderContext& context) {
   TensorId x = token_rows(block, context, tokens);
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
-  if (before > 0) x = prompted(block, context, tokens, x);
+  if (prompts) x = prompted(block, context, tokens, x);
   if (context.vision != nullptr) {
     block.outlive(x, kTextEmbeddings);
     return std::move(block).take(x);
   }
   const bool projects = decoder.embedding_size != decoder.hidden_size;
   const bool renames = context.habits.renames_embedding;
-  if (context.program.names_results && !projects && !renames && before == 0) {
-    block.outlive(x, "input embeddings");
-  }
+  const bool names = context.program.names_results && !prompts;
+  if (names && !projects && !renames) block.outlive(x, "input embeddings");
   const bool of_mask = context.habits.positions_from_mask;
   const bool alibi =
       context.program.passes_masks && std::holds_alternative<AlibiPosition>(decoder.position);

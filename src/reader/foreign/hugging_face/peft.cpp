@@ -10,7 +10,7 @@
 namespace memest::hugging_face {
 namespace {
 
-constexpr std::string_view kType = "peft.peft_type";
+constexpr std::string_view kPeftType = "peft.peft_type";
 constexpr LoraNames kLora = {.model = "model_name_or_path",
                              .rank = "peft.r",
                              .rank_absent = "8",
@@ -18,7 +18,7 @@ constexpr LoraNames kLora = {.model = "model_name_or_path",
                              .dropout = "peft.lora_dropout",
                              .dropout_absent = "0.0",
                              .whole = "peft.modules_to_save",
-                             .asking = kType,
+                             .asking = kPeftType,
                              .dora = "peft.use_dora"};
 
 /// The other adapters' keys of a spec; an empty `absent` is written by the file alone.
@@ -53,13 +53,13 @@ constexpr PeftType kTypes[] = {{"IA3", "ia3", kOfVectors},
 }  // namespace
 
 void write_peft(ForeignImport& file) {
-  if (file.find(kType) == nullptr) return;
-  const std::string type = file.text(kType);
+  if (file.find(kPeftType) == nullptr) return;
+  const std::string type = file.text(kPeftType);
   if (is_same_word(type, "LORA")) return write_lora(file, kLora);
   const auto* const row = std::ranges::find_if(
       kTypes, [&type](const PeftType& one) { return is_same_word(one.type, type); });
   if (row == std::end(kTypes)) {
-    return file.refuse(kType, "the adapter " + quote(type),
+    return file.refuse(kPeftType, "the adapter " + quote(type),
                        "known are LORA, IA3, VERA, PROMPT_TUNING and P_TUNING");
   }
   const std::string adapter = "training.adapter." + std::string(row->own) + ".";
@@ -71,7 +71,7 @@ void write_peft(ForeignImport& file) {
     if (written.empty()) {
       file.refuse(one.key, "a pattern of modules", "name them");
     } else {
-      file.write(adapter + std::string(one.own), written, {one.key, kType});
+      file.write(adapter + std::string(one.own), written, {one.key, kPeftType});
     }
   }
 }
@@ -79,7 +79,7 @@ void write_peft(ForeignImport& file) {
 namespace peft {
 namespace {
 
-constexpr std::string_view kByType[] = {kType.substr(5)};
+constexpr std::string_view kByType[] = {kPeftType.substr(5)};
 constexpr TellingKeys kTelling[] = {kByType};
 constexpr std::span<const KeyRow> kTables[] = {kPeftDeciding, kPeftRows, kPeftRun};
 constexpr Derivation kDerivations[] = {write_peft};
