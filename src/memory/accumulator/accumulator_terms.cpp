@@ -103,7 +103,7 @@ std::vector<AccumulatorTerms::Together> AccumulatorTerms::steps(const Graph& gra
   add(master_terms(job_, graph.parameters));
   add(buffer_terms(graph.parameters));
   add(workspace_terms(graph, job_));
-  add(resident_bucket_terms(job_));
+  add(resident_bucket_terms(job_, graph.parameters));
   add(gradients);
   first.push_back(copies(elements_of(graph.parameters)));
   std::vector<LedgerTerm> later = gradients;

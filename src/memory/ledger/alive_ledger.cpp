@@ -237,7 +237,7 @@ class AliveLedger {
       case Holding::workspaces:
         return workspace_terms(graph_, job_);
       case Holding::collective_buffers:
-        return resident_bucket_terms(job_);
+        return resident_bucket_terms(job_, inventory);
       case Holding::activations:
       case Holding::cast_weights:
       case Holding::passing_gradients:

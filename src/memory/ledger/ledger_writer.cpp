@@ -110,7 +110,7 @@ class LedgerWriter {
     if (!makes_states_in_step(training_)) add_terms(always_, state_terms(job_, graph_.parameters));
     add_terms(always_, buffer_terms(graph_.parameters));
     add_terms(always_, workspace_terms(graph_, job_));
-    add_terms(always_, resident_bucket_terms(job_));
+    add_terms(always_, resident_bucket_terms(job_, graph_.parameters));
     add_terms(always_, earlier_batch_terms(graph_, job_));
     if (training_.hold_outputs) add_term(always_, held_logits_term(graph_));
     add_terms(always_, process_terms(graph_));

@@ -126,7 +126,7 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
   return terms;
 }
 
-std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
+std::vector<LedgerTerm> resident_bucket_terms(const Job& job, const Inventory& inventory) {
   const Sharding sharding = sharding_of(job);
   const auto* accumulator = std::get_if<GradientAccumulator>(&sharding);
   const bool beside_sums = accumulator != nullptr && accumulator->buckets;
@@ -136,8 +136,15 @@ std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
   if (!beside_sums && (ddp == nullptr || ddp->buckets.gradient_as_bucket_view)) return {};
   const Recipe& recipe = job.training->recipe;
   const Symbol reduced = recipe.trained ? Symbol::trainable : Symbol::parameters;
-  return {{"gradient buckets of DDP", TermGroup::gradients,
-           size_of(beside_sums ? recipe.weights : recipe.gradients) * Expr(reduced),
+  const DType type = beside_sums ? recipe.weights : recipe.gradients;
+  Expr bytes = size_of(type) * Expr(reduced);
+  // Modules that are trained in full beside adapters have gradients of the weights' type.
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.whole_module || recipe.weights == type) continue;
+    const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
+    bytes += Expr(checked_multiply(size_of(recipe.weights) - size_of(type), elements));
+  }
+  return {{"gradient buckets of DDP", TermGroup::gradients, bytes,
            "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "
            "gradients, unless gradient_as_bucket_view",
            ""}};

@@ -30,7 +30,7 @@ WorkspaceSizes workspaces_of(const Job& job);
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job);
 
 /// Gradients' communication buffers that are alive all the time (DDP).
-std::vector<LedgerTerm> resident_bucket_terms(const Job& job);
+std::vector<LedgerTerm> resident_bucket_terms(const Job& job, const Inventory& inventory);
 
 /// Terms outside the allocator, with their interval.
 struct OutsideTerms {
