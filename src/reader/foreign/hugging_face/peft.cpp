@@ -1,6 +1,5 @@
 // peft's adapter_config.json, of 0.21: alone, beside a spec, or beside TrainingArguments.
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "reader/foreign/hugging_face/hugging_face.hpp"
