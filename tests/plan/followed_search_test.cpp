@@ -1,5 +1,6 @@
 // Plans of models that the closed form has no formulas for: their candidates are followed.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <memory>
 #include <string>
@@ -66,7 +67,8 @@ Job job_of(const PlanVerdict& row, Job job) {
 }  // namespace
 
 TEST_CASE("a model with images is planned as it is estimated, to the byte") {
-  const Job job = job_of("global_batch: 64, images: 3");
+  const std::string adapter = ", adapter: {lora: {rank: 8, targets: [q_proj, down_proj]}}";
+  const Job job = job_of("global_batch: 64, images: 3" + GENERATE_REF(std::string(), adapter));
   const PlanRequest request = request_for(job, {1, 2});
   const PlanAnswer answer = search_plans(request);
   REQUIRE(answer.best.size() == 2);
@@ -100,6 +102,20 @@ TEST_CASE("several GPUs of a model with images are refused by name, beside one t
   }
   const PlanAnswer alone = search_plans(request_for(job, {2}));
   REQUIRE(std::holds_alternative<Unavailable>(alone.unavailable));
+}
+
+TEST_CASE("replicas of layers that nothing reads are answered where DDP is told to look for them") {
+  Job job = job_of("micro_batch: 1, images: 1");
+  job.hardware.count = job.parallelism.data = 2;
+  const JobEstimate refused = estimate_job(job);
+  REQUIRE(std::holds_alternative<Unavailable>(refused.memory));
+  CHECK_THAT(std::get<Unavailable>(refused.memory).sentence,
+             ContainsSubstring("find_unused_parameters: true"));
+  job.parallelism.ddp.finds_unused = true;
+  CHECK(std::holds_alternative<MemoryAnswer>(estimate_job(job).memory));
+  job.parallelism.ddp.finds_unused = std::nullopt;
+  job.model.vision->frozen.tower = true;
+  CHECK(std::holds_alternative<MemoryAnswer>(estimate_job(job).memory));
 }
 
 TEST_CASE("of a model with images no layout, recompute or image beyond the recorded is offered") {

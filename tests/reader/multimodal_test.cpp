@@ -180,24 +180,103 @@ TEST_CASE("what images were not recorded beside is not available") {
   for (const char* keys :
        {"implementation: torchtitan", "recompute: selective", "recompute: {every: 2}",
         "recompute: {full: {reentrant: true}}", "precision: mixed", "precision: fp16",
-        "implementation: {name: transformers, loop: trainer}",
+        "implementation: {name: transformers, loop: sft}",
         "implementation: {name: transformers, torch: 2.9}"}) {
     INFO(keys);
     const Checked<Job> job = read_text(kSmall, step + keys);
     CHECK(first_error(job).unavailable);
   }
-  const Checked<Job> several =
-      read_text(kSmall, "seq_len: 64, images: 1, precision: bf16",
-                "parallelism: {data: 2}\nhardware: {gpu: h100-sxm-80gb, count: 2}");
-  CHECK(first_error(several).unavailable);
+  for (const char* split : {"data: 2, zero: 1", "tensor: 2", "data: 2, fsdp: {version: 2}"}) {
+    INFO(split);
+    const Checked<Job> several = read_text(
+        kSmall, "seq_len: 64, images: 1, precision: bf16",
+        "parallelism: {" + std::string(split) + "}\nhardware: {gpu: h100-sxm-80gb, count: 2}");
+    CHECK(first_error(several).unavailable);
+  }
   for (const char* keys :
        {"seq_len: 64",
         "seq_len: 64, images: 1, implementation: {name: "
         "transformers, attention: eager}",
-        "seq_len: 64, images: 1, adapter: {lora: {rank: 4, targets: [q_proj]}}"}) {
+        "seq_len: 64, images: 1, adapter: {lora: {rank: 4, targets: [linear_1]}}",
+        "seq_len: 64, images: 1, adapter: {lora: {rank: 4, targets: [fc1], exclude: "
+        "[vision_tower]}}",
+        "seq_len: 64, images: 1, adapter: {lora: {rank: 4, targets: [q_proj], modules_to_save: "
+        "[v_proj]}}"}) {
     INFO(keys);
     CHECK(std::holds_alternative<Unavailable>(lowered(job_of(keys))));
   }
+}
+
+TEST_CASE("an adapter's targets name modules of the tower too, as peft finds them") {
+  const std::string step = "seq_len: 64, images: 1, precision: bf16, adapter: {lora: {rank: 4, ";
+  const auto trained = [&step](const std::string& keys) {
+    return count_parameters(job_of(step + keys + "}}").model).trainable;
+  };
+  // Two layers of 128 channels before a rank of 4; three of 64 in the tower, the last of which
+  // nothing reads, and the optimizer is given all the same.
+  const std::int64_t of_decoder = 2 * 4 * (128 + 128);
+  const std::int64_t of_tower = 3 * 4 * (64 + 64);
+  CHECK(trained("targets: [q_proj]") == of_decoder + of_tower);
+  CHECK(trained("targets: [q_proj], exclude: [vision_tower]") == of_decoder);
+  CHECK(trained("targets: [o_proj]") == of_decoder);
+  CHECK(trained("targets: [out_proj]") == of_tower);
+  const auto saved = [&step](const std::string& keys) { return saved_of(step + keys + "}}"); };
+  CHECK(saved("targets: [q_proj]") > saved("targets: [q_proj], exclude: [vision_tower]"));
+}
+
+TEST_CASE("Qwen2.5-VL's tower has a gate as its decoder does, Qwen2-VL's has none") {
+  const std::string step =
+      "seq_len: 2048, images: 1, image_size: [252, 308], adapter: {lora: {rank: 8, targets: ";
+  const auto trained = [&step](const char* hf, const std::string& targets) {
+    return count_parameters(job_of(step + targets + "}}", hf).model).trainable;
+  };
+  CHECK(trained(kQwen25Vl7b, "[gate_proj]") == 28 * 8 * (3584 + 18944) + 32 * 8 * (1280 + 3420));
+  CHECK(trained(kQwen2Vl2b, "[gate_proj]") == 28 * 8 * (1536 + 8960));
+  CHECK(trained(kQwen2Vl2b, "[fc1, qkv]") == 32 * 8 * (1280 + 5120) + 32 * 8 * (1280 + 3840));
+  const auto reason = lowered(job_of(step + "[proj]}}", kQwen2Vl2b));
+  REQUIRE(std::holds_alternative<Unavailable>(reason));
+  CHECK_THAT(std::get<Unavailable>(reason).sentence, ContainsSubstring("patches' convolution"));
+}
+
+TEST_CASE("parts beside an adapter are said where it is") {
+  const std::string lora = "adapter: {lora: {rank: 4, targets: [q_proj]";
+  const std::string step = "seq_len: 64, images: 1, ";
+  CHECK(first_error(read_text(kSmall, step + "freeze: [vision_tower], " + lora + "}}")).message ==
+        "an adapter freezes the whole model");
+  const std::string llama = "{model_type: llama, hidden_size: 128, num_attention_heads: 4}";
+  CHECK_THAT(
+      first_error(read_text(llama, "seq_len: 64, " + lora + ", exclude: [vision_tower]}}")).message,
+      ContainsSubstring("no vision tower"));
+  CHECK(first_error(read_text(kSmall, step + "adapter: {dora: {rank: 4, targets: [q_proj]}}"))
+            .unavailable);
+}
+
+TEST_CASE("the Trainer trains models with images whose loss takes the number of targets") {
+  const std::string trainer = "images: 1, implementation: {name: transformers, loop: trainer}";
+  CHECK(read_text(kSmall, "seq_len: 64, " + trainer).ok());
+  const std::string step = "seq_len: 2048, image_size: [252, 308], " + trainer;
+  CHECK(read_text(kQwen2Vl2b, step).ok());
+  CHECK(first_error(read_text(kQwen25Vl7b, step)).unavailable);
+  CHECK(first_error(read_text(kSmall, "seq_len: 64, " + trainer,
+                              "parallelism: {data: 2}\nhardware: {gpu: h100-sxm-80gb, count: 2}"))
+            .unavailable);
+}
+
+TEST_CASE("replicas of DistributedDataParallel train models with images") {
+  const auto read = [](const std::string& ddp, const std::string& implementation) {
+    return read_text(kSmall, "seq_len: 64, images: 1, implementation: " + implementation,
+                     "parallelism: {data: 2" + ddp + "}\nhardware: {gpu: h100-sxm-80gb, count: 2}");
+  };
+  CHECK(read("", "transformers").ok());
+  const Checked<Job> finds = read(", ddp: {find_unused_parameters: true}", "transformers");
+  REQUIRE(finds.ok());
+  CHECK(finds.value().parallelism.ddp.finds_unused == true);
+  const std::string llama = "{model_type: llama, hidden_size: 128, num_attention_heads: 4}";
+  const Checked<Job> elsewhere =
+      read_text(llama, "seq_len: 64, implementation: torchtitan",
+                "parallelism: {data: 2, ddp: {find_unused_parameters: true}}\nhardware: {gpu: "
+                "h100-sxm-80gb, count: 2}");
+  CHECK(first_error(elsewhere).unavailable);
 }
 
 TEST_CASE("towers and projectors that have no graph are counted on, and named") {

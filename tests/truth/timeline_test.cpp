@@ -15,7 +15,7 @@ namespace {
 const std::string kFolder = MEMEST_TRUTH_FOLDER "/";
 constexpr std::size_t kConvnets = 20;
 constexpr std::size_t kOffloads = 8;
-constexpr std::size_t kMultimodals = 41;
+constexpr std::size_t kMultimodals = 92;
 
 /// Of a pipeline, whose trace it is: "megatron-pipeline-rank-2".
 std::int64_t rank_of(const std::string& id) {

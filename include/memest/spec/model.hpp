@@ -61,7 +61,11 @@ struct ParameterTensor {
   bool quantized = false;        ///< kept as the codes of ModelSpec::quantized
   bool expert_parallel = false;  ///< an expert's, of which other expert-parallel ranks have others
   bool te_linear = false;  ///< multiplied in the type of Transformer Engine's recipe (TeLinears)
+  bool unread = false;     ///< wants a gradient that never comes, so not `trainable`
   ParameterModule module = ParameterModule::other;
+
+  /// requires_grad
+  [[nodiscard]] bool wants_gradient() const { return trainable || unread; }
 };
 
 enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, convnet, layer_list };

@@ -32,8 +32,11 @@ void add_trained(InventoryBuilder& result, const Adaptation& how, const Paramete
   const std::int64_t in = in_out ? target.shape.front() : target.shape.back();
   const std::int64_t out = in_out ? target.shape.back() : target.shape.front();
   const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
-    result.add(
-        ParameterTensor{.name = module + name, .shape = std::move(shape), .count = target.count});
+    result.add(ParameterTensor{.name = module + name,
+                               .shape = std::move(shape),
+                               .count = target.count,
+                               .trainable = target.trainable,
+                               .unread = target.unread});
   };
   if (adapter.kind == AdapterKind::ia3) {
     const bool of_input = scales_input(adapter, module);
@@ -81,8 +84,13 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
   const auto tensor_of = [&](const PlacementStep& step) {
     ParameterTensor tensor = inventory.parameters[step.row];
     tensor.count = step.count;
-    tensor.trainable = false;
+    tensor.trainable = tensor.unread = false;
     return tensor;
+  };
+  const auto target_of = [&](const PlacementStep& step) {
+    ParameterTensor target = inventory.parameters[step.row];
+    target.count = step.count;
+    return target;
   };
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].buffer) {
@@ -100,13 +108,14 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
       result.add(tensor);
       continue;
     }
+    const ParameterTensor target = target_of(steps[i]);
     result.add(inside(tensor));
     // The bias belongs to the module that base_layer holds, so lora_A and lora_B come behind it.
     const bool more = i + 1 < steps.size() && !steps[i + 1].buffer;
     if (more && module_of(tensor_of(steps[i + 1]).name) == module_of(tensor.name)) {
       result.add(inside(tensor_of(steps[++i])));
     }
-    add_trained(result, how, tensor);
+    add_trained(result, how, target);
   }
 }
 

@@ -14,7 +14,7 @@ struct Adaptation {
 };
 
 /// `inventory` frozen, with the adapter's matrices behind every target's own, as peft registers
-/// them.
+/// them: those of a target that no gradient came to get none either.
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how);
 
 /// `inventory` frozen, and behind it what peft trains of a prompt whose tokens have `hidden_size`

@@ -198,6 +198,22 @@ constexpr std::array kFamilyNames = {
         .model_type = "qwen3_moe",
         // Qwen3MoeSparseMoeBlock makes the experts before their router.
         .layer_order = "self_attn mlp.experts mlp input_layernorm post_attention_layernorm"},
+    // CLIPAttention, SiglipAttention, Qwen2VLVisionBlock, Qwen2_5_VLVisionBlock
+    DecoderNames{.model_type = "clip_vision_model",
+                 .attention_output = "self_attn.out_proj",
+                 .up = "mlp.fc1",
+                 .down = "mlp.fc2"},
+    DecoderNames{.model_type = "siglip_vision_model",
+                 .attention_output = "self_attn.out_proj",
+                 .up = "mlp.fc1",
+                 .down = "mlp.fc2"},
+    DecoderNames{.model_type = "qwen2_vl_vision",
+                 .qkv = "attn.qkv",
+                 .attention_output = "attn.proj",
+                 .up = "mlp.fc1",
+                 .down = "mlp.fc2"},
+    DecoderNames{
+        .model_type = "qwen2_5_vl_vision", .qkv = "attn.qkv", .attention_output = "attn.proj"},
     DecoderNames{.model_type = "starcoder2", .up = "mlp.c_fc", .down = "mlp.c_proj"},
     // Glm4DecoderLayer's post_attention_layernorm is the norm before the feed-forward; the
     // branches' own are post_self_attn_layernorm and post_mlp_layernorm.

@@ -100,7 +100,7 @@ void count_tensor(const ParameterTensor& tensor, ParameterCounts& counts) {
   const std::int64_t active =
       checked_multiply(all / tensor.active_denominator, tensor.active_numerator);
   counts.total = checked_add(counts.total, all);
-  if (tensor.trainable) counts.trainable = checked_add(counts.trainable, all);
+  if (tensor.wants_gradient()) counts.trainable = checked_add(counts.trainable, all);
   counts.active = checked_add(counts.active, active);
   if (contracts(tensor)) {
     counts.matmul = checked_add(counts.matmul, all);
@@ -136,14 +136,12 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
   if (model.adapter && model.adapter->parallel) return parameters_of_whole_megatron(model);
   const std::string_view type = stored_type(model.model_type, implementation);
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
-  if (model.vision) {
-    own = with_vision(own, *model.vision, std::get<DecoderSpec>(model.architecture).hidden_size);
-  }
+  if (model.vision) own = with_vision(own, model);
   const bool stored_in_out = names_of(model.model_type).stored_in_out;
   if (model.low_rank) own = with_low_rank(own, *model.low_rank, stored_in_out);
   if (model.shared_layers) own = with_shared_layers(own, *model.shared_layers);
   if (model.quantized) own = with_codes(std::move(own), *model.quantized);
-  if (!model.adapter) return own;
+  if (!model.adapter || model.vision) return own;
   const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
   if (model.adapter->is_prompt() && decoder != nullptr) {
     return with_prompt(own, *model.adapter, decoder->hidden_size);
@@ -160,20 +158,8 @@ Bytes buffer_bytes(const Inventory& inventory) {
   return bytes;
 }
 
-namespace {
-
-/// All that an optimizer is given counts as trained, whether a gradient comes to it or not.
-ModelSpec read_whole(ModelSpec model) {
-  if (!model.vision) return model;
-  model.vision->tower.used = model.vision->tower.encoder.layers();
-  model.vision->tower.reads_normed = true;
-  return model;
-}
-
-}  // namespace
-
 ParameterCounts count_parameters(const ModelSpec& model) {
-  const Inventory inventory = parameters_of(read_whole(model));
+  const Inventory inventory = parameters_of(model);
   ParameterCounts counts;
   for (const ParameterTensor& tensor : inventory.parameters) count_tensor(tensor, counts);
   const auto table = std::find_if(

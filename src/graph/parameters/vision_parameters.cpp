@@ -1,8 +1,12 @@
 #include "graph/parameters/vision_parameters.hpp"
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "graph/parameters/adapter_parameters.hpp"
 #include "memest/spec/decoder.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
@@ -15,7 +19,10 @@ namespace {
 class VisionParameters {
  public:
   VisionParameters(const VisionPart& vision, std::int64_t hidden_size)
-      : vision_(vision), tower_(vision.tower), hidden_size_(hidden_size) {}
+      : vision_(vision),
+        tower_(vision.tower),
+        names_(names_of(vision.tower)),
+        hidden_size_(hidden_size) {}
 
   Inventory write() && {
     trainable_ = !vision_.frozen.tower;
@@ -27,11 +34,14 @@ class VisionParameters {
     const std::int64_t layers = tower_.encoder.layers();
     write_layers(tower_.used, trainable_);
     // Layers behind the one whose result the projector reads.
+    unread_ = !vision_.frozen.tower;
     write_layers(layers - tower_.used, false);
     inventory_.repeat(1);
     trainable_ = !vision_.frozen.tower && tower_.reads_normed;
+    unread_ = !vision_.frozen.tower && !tower_.reads_normed;
     if (tower_.encoder.final_norm) norm("vision_tower.post_layernorm");
     trainable_ = !vision_.frozen.projector;
+    unread_ = false;
     write_projector();
     return std::move(inventory_).take();
   }
@@ -41,7 +51,11 @@ class VisionParameters {
 
   void add(ParameterTensor tensor) {
     tensor.trainable = trainable_;
+    tensor.unread = unread_;
     inventory_.add(std::move(tensor));
+  }
+  static std::string joined(std::string_view part, std::string_view module) {
+    return std::string(part).append(module);
   }
   void linear(const std::string& name, const Projection& shape) {
     add({.name = name + ".weight", .shape = {shape.out, shape.in}});
@@ -88,12 +102,12 @@ class VisionParameters {
     // SiglipEncoderLayer registers a norm before what reads it, CLIPEncoderLayer behind.
     const bool norms_first = tower_.model_type == "siglip_vision_model";
     if (norms_first) norm("vision_tower.layer_norm1");
-    for (const char* name : {"k_proj", "v_proj", "q_proj", "out_proj"}) {
-      linear(std::string("vision_tower.self_attn.") + name, {width(), width(), true});
+    for (const std::string_view name : {names_.k, names_.v, names_.q, names_.attention_output}) {
+      linear(joined("vision_tower.", name), {width(), width(), true});
     }
     norm(norms_first ? "vision_tower.layer_norm2" : "vision_tower.layer_norm1");
-    linear("vision_tower.mlp.fc1", {part.size, width(), part.bias});
-    linear("vision_tower.mlp.fc2", {width(), part.size, part.bias});
+    linear(joined("vision_tower.", names_.up), {part.size, width(), part.bias});
+    linear(joined("vision_tower.", names_.down), {width(), part.size, part.bias});
     if (!norms_first) norm("vision_tower.layer_norm2");
   }
 
@@ -132,11 +146,12 @@ class VisionParameters {
     }
     const auto& part = std::get<DenseFeedForward>(tower_.encoder.kinds.front().feed_forward);
     for (const char* name : {"visual.blocks.norm1", "visual.blocks.norm2"}) packed_norm(name);
-    linear("visual.blocks.attn.qkv", {3 * width(), width(), true});
-    linear("visual.blocks.attn.proj", {width(), width(), true});
-    if (part.gated) linear("visual.blocks.mlp.gate_proj", {part.size, width(), part.bias});
-    linear("visual.blocks.mlp.up_proj", {part.size, width(), part.bias});
-    linear("visual.blocks.mlp.down_proj", {width(), part.size, part.bias});
+    const std::string_view of_blocks = "visual.blocks.";
+    linear(joined(of_blocks, names_.qkv), {3 * width(), width(), true});
+    linear(joined(of_blocks, names_.attention_output), {width(), width(), true});
+    if (part.gated) linear(joined(of_blocks, names_.gate), {part.size, width(), part.bias});
+    linear(joined(of_blocks, names_.up), {part.size, width(), part.bias});
+    linear(joined(of_blocks, names_.down), {width(), part.size, part.bias});
     inventory_.repeat(1);
     trainable_ = !vision_.frozen.projector;
     packed_norm("visual.merger.ln_q");
@@ -153,16 +168,52 @@ class VisionParameters {
 
   const VisionPart& vision_;
   const VisionTower& tower_;
+  const DecoderNames& names_;
   std::int64_t hidden_size_;
   bool trainable_ = true;
+  bool unread_ = false;
   InventoryBuilder inventory_;
 };
 
+/// Whether a target names a linear module of the tower's layers.
+bool adapts_tower(const Adapter& adapter, const VisionTower& tower) {
+  const DecoderNames& names = names_of(tower);
+  const bool fused = heads_of(tower.encoder.attention).layout == QkvLayout::fused;
+  const auto& part = std::get<DenseFeedForward>(tower.encoder.kinds.front().feed_forward);
+  if (part.gated && adapts(adapter, names.gate)) return true;
+  if (fused && adapts(adapter, names.qkv)) return true;
+  const std::array projections = {names.q, names.k, names.v};
+  const std::array others = {names.attention_output, names.up, names.down};
+  const auto is_target = [&](std::string_view module) { return adapts(adapter, module); };
+  return std::ranges::any_of(others, is_target) ||
+         (!fused && std::ranges::any_of(projections, is_target));
+}
+
 }  // namespace
 
-Inventory with_vision(const Inventory& decoder, const VisionPart& vision,
-                      std::int64_t hidden_size) {
+const DecoderNames& names_of(const VisionTower& tower) {
+  const auto& part = std::get<DenseFeedForward>(tower.encoder.kinds.front().feed_forward);
+  return names_of(tower.packed && part.gated ? "qwen2_5_vl_vision"
+                                             : std::string_view(tower.model_type));
+}
+
+VisionPart vision_of(const ModelSpec& model) {
+  VisionPart vision = *model.vision;
+  if (!model.adapter) return vision;
+  vision.frozen.tower = vision.frozen.tower || !adapts_tower(*model.adapter, vision.tower);
+  vision.frozen.projector = true;
+  return vision;
+}
+
+Inventory with_vision(const Inventory& of_text, const ModelSpec& model) {
+  const VisionPart vision = vision_of(model);
+  const std::int64_t hidden_size = std::get<DecoderSpec>(model.architecture).hidden_size;
   Inventory all = VisionParameters(vision, hidden_size).write();
+  Inventory decoder = of_text;
+  if (model.adapter) {
+    if (!vision.frozen.tower) all = with_adapter(all, {*model.adapter});
+    decoder = with_adapter(decoder, {*model.adapter});
+  }
   const std::size_t parameters = all.parameters.size();
   const std::size_t buffers = all.buffers.size();
   for (ParameterTensor tensor : decoder.parameters) {

@@ -72,9 +72,7 @@ class Engine {
   [[nodiscard]] StorageId loss() const { return state_.now.storages[order().loss_cell()]; }
   [[nodiscard]] StorageId logits() const { return state_.now.storages[order().logits_cell()]; }
   /// Returns the model's outputs beside them, each with one reference: its key-value cache.
-  [[nodiscard]] std::vector<StorageId> take_answered() {
-    return std::exchange(state_.answered, {});
-  }
+  [[nodiscard]] std::vector<Answered> take_answered() { return std::exchange(state_.answered, {}); }
   /// Returns the storages that live as long as the loss: the arguments of reentrant checkpoints
   /// beside the blocks' inputs, and leaves that are no parameters with their gradients.
   [[nodiscard]] std::vector<StorageId> take_kept_with_loss() {

@@ -77,6 +77,12 @@ struct ParameterGradient {
   StorageId saved_scale = kNoStorage;  ///< of a weight gathered in fp8 that a node has saved
 };
 
+/// A tensor that a model answers beside its result.
+struct Answered {
+  StorageId storage = kNoStorage;
+  bool has_graph = false;
+};
+
 struct EngineState {
   EngineState(const Graph& graph, const ForwardOrder& forward_order,
               const EngineSettings& engine_settings, Recorder& events);
@@ -99,8 +105,8 @@ struct EngineState {
   std::shared_ptr<LibraryBuffers> process_buffers;
   LibraryBuffers& buffers;
   ModuleAttributes attributes;
-  std::vector<OpSite> ran_once;     ///< ops that run in the first forward alone, and have
-  std::vector<StorageId> answered;  ///< outputs beside logits and loss, each with a reference
+  std::vector<OpSite> ran_once;    ///< ops that run in the first forward alone, and have
+  std::vector<Answered> answered;  ///< outputs beside logits and loss, each with a reference
 };
 
 /// The state of a micro-step that begins.

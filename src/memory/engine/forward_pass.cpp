@@ -205,7 +205,7 @@ void ForwardPass::make_output(const Run& run, std::uint32_t index) {
   if (now_.held[cell] > 1) recorder_.retain(storage);
   if (!made.answered) return;
   recorder_.retain(storage);
-  engine_.answered.push_back(storage);
+  engine_.answered.push_back({storage, run.op.trains});
 }
 
 /// Kernels of the op that ask for memory of their own.

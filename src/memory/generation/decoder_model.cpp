@@ -65,7 +65,8 @@ HeldStorage DecoderModel::run(Engine& engine, const ModelInputs& inputs) {
 }
 
 void DecoderModel::keep_answered(Engine& engine) {
-  for (const StorageId id : engine.take_answered()) {
+  for (const Answered& answered : engine.take_answered()) {
+    const StorageId id = answered.storage;
     const Label& label = parts_.timeline.storages[id].label;
     const Block& block = parts_.graph.blocks[parts_.timeline.places[label.place].block];
     const bool cached = block.tensors[label.tensor].cache_part == CachePart::after;

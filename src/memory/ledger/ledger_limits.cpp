@@ -1,6 +1,7 @@
 // The jobs that the closed form has no formulas for.
 #include <variant>
 
+#include "memest/graph/parameters.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
@@ -51,6 +52,7 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
         "the closed form of a second model in the loss is not available yet: events alone answer"};
   }
   if (job.model.vision) {
+    if (auto unused = unused_refusal(job, parameters_of(job.model))) return unused;
     return Unavailable{
         "the closed form of a model with images is not available yet: events alone answer"};
   }

@@ -40,8 +40,8 @@ TeacherModel::Answer TeacherModel::forward(StorageId batch) {
   engine_.forward(batch);
   engine_.end_autocast();
   Answer answer;
-  for (const StorageId answered : engine_.take_answered()) {
-    answer.others.push_back(recorder_.adopt(answered));
+  for (const Answered& answered : engine_.take_answered()) {
+    answer.others.push_back(recorder_.adopt(answered.storage));
   }
   answer.result = recorder_.adopt(engine_.logits());
   return answer;

@@ -38,6 +38,18 @@ ParameterGroup::iterator place_in(ParameterGroup& group, const Timeline& timelin
 
 }  // namespace
 
+ParameterGroup parameters_in_order(const Inventory& inventory, const Timeline& timeline) {
+  ParameterGroup group;
+  for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
+    const TensorPlace& place = timeline.parameters[i];
+    const ParameterTensor& row = inventory.parameters[place.row];
+    if (!row.wants_gradient()) continue;
+    group.insert(place_in(group, timeline, row, place.layer),
+                 {static_cast<std::uint32_t>(i), place.elements, &row});
+  }
+  return group;
+}
+
 std::vector<ParameterGroup> trained_groups(const Inventory& inventory, const Timeline& timeline,
                                            const LoopHabits& habits) {
   ParameterGroup decaying;

@@ -10,6 +10,9 @@
 
 namespace memest {
 
+/// All that want a gradient, in the order of Module.parameters().
+ParameterGroup parameters_in_order(const Inventory& inventory, const Timeline& timeline);
+
 /// The optimizer's groups: what decays, where the loop makes the difference, and the rest.
 std::vector<ParameterGroup> trained_groups(const Inventory& inventory, const Timeline& timeline,
                                            const LoopHabits& habits);

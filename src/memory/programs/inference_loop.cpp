@@ -23,7 +23,7 @@ void InferenceLoop::prompt(std::uint16_t number) {
   engine_.forward(batch.id());
   engine_.end_autocast();
   recorder_.end();
-  for (const StorageId answered : engine_.take_answered()) recorder_.release(answered);
+  for (const Answered& answered : engine_.take_answered()) recorder_.release(answered.storage);
   recorder_.release(engine_.logits());
 }
 

@@ -253,8 +253,8 @@ void TrainingLoop::prefer(const Batch& batch) {
   engine_.forward_model(batch.inputs.id(), batch.labels.id());
   HeldVector outputs;
   outputs.push_back(recorder_.adopt(engine_.logits()));
-  for (const StorageId answered : engine_.take_answered()) {
-    outputs.push_back(recorder_.adopt(answered));
+  for (const Answered& answered : engine_.take_answered()) {
+    outputs.push_back(recorder_.adopt(answered.storage));
   }
   engine_.end_autocast();
   engine_.begin_loss();
@@ -274,11 +274,19 @@ void TrainingLoop::forward(const Batch& batch) {
   if (habits_.names_outputs) return name_answers();
   HeldStorage answered = recorder_.adopt(engine_.loss());
   const StorageId wrapped = engine_.take_wrapped_loss();
+  // A distillation's end with the function that took the loss.
+  HeldStorage logits;
+  if (teacher_ == nullptr) logits = recorder_.adopt(engine_.logits());
+  HeldVector outputs;
+  // The loop's autocast stands around the wrapper, accelerate's within.
+  const bool copies = engine_.copies_answers();
+  if (copies && !habits_.widens_outputs) copy_answers({answered, logits, outputs});
+  if (!copies) {
+    for (const Answered& other : engine_.take_answered())
+      outputs.push_back(recorder_.adopt(other.storage));
+  }
   Loss loss;
   loss.scalar = wrapped == kNoStorage ? divided_loss(answered.id()) : recorder_.adopt(wrapped);
-  HeldVector outputs;
-  for (const StorageId storage : engine_.take_answered())
-    outputs.push_back(recorder_.adopt(storage));
   if (habits_.counts_targets) {
     loss_sum_ = std::move(answered);
   } else if (training_.loss == TrainingLoss::cross_entropy) {
@@ -287,11 +295,8 @@ void TrainingLoop::forward(const Batch& batch) {
     answered.drop();
   }
   engine_.end_autocast();
-  // A distillation's end with the function that took the loss.
-  HeldStorage logits;
-  if (teacher_ == nullptr) logits = recorder_.adopt(engine_.logits());
   if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(std::move(logits));
-  if (engine_.copies_answers()) copy_answers(loss.scalar, logits);
+  if (copies && habits_.widens_outputs) copy_answers({loss.scalar, logits, outputs});
   outputs.push_back(std::move(logits));
   if (training_.hold_outputs) std::swap(outputs, held_outputs_);
   outputs.drop();
@@ -321,14 +326,27 @@ HeldStorage TrainingLoop::widened(HeldStorage logits) {
   return make(order_.widened_logits_bytes(), Holding::activations, LoopTensor::widened_logits);
 }
 
-/// The model's own end when the wrapper has answered.
-void TrainingLoop::copy_answers(HeldStorage& loss, HeldStorage& logits) {
-  HeldStorage loss_copy = scalar(Holding::activations, LoopTensor::answer_copy);
-  const std::int64_t bytes =
-      logits.is_of_storage() ? recorder_.timeline().storages[logits.id()].bytes : 0;
-  HeldStorage logits_copy = make(bytes, Holding::activations, LoopTensor::answer_copy);
-  loss = std::move(loss_copy);
-  logits = std::move(logits_copy);
+/// The model's own end when the wrapper has answered (_DDPSink); copies of those without a graph.
+void TrainingLoop::copy_answers(const Answers& answers) {
+  const auto copied = [this](const HeldStorage& answer) {
+    const bool is = answer.is_of_storage();
+    return make(is ? recorder_.timeline().storages[answer.id()].bytes : 0, Holding::activations,
+                LoopTensor::answer_copy);
+  };
+  HeldStorage loss = scalar(Holding::activations, LoopTensor::answer_copy);
+  HeldStorage logits = copied(answers.logits);
+  HeldVector originals;
+  HeldVector dropped;
+  for (const Answered& other : engine_.take_answered()) {
+    HeldStorage original = recorder_.adopt(other.storage);
+    HeldStorage copy = copied(original);
+    (other.has_graph ? originals : answers.others).push_back(std::move(original));
+    (other.has_graph ? answers.others : dropped).push_back(std::move(copy));
+  }
+  answers.loss = std::move(loss);
+  answers.logits = std::move(logits);
+  originals.drop();
+  dropped.drop();
 }
 
 /// loss.backward() begins with ones like the loss and holds them to its end. Every factor of the

@@ -49,6 +49,13 @@ class TrainingLoop {
     HeldStorage inputs;
   };
 
+  /// Tensors that the model answers, by name.
+  struct Answers {
+    HeldStorage& loss;
+    HeldStorage& logits;
+    HeldVector& others;
+  };
+
   void run_micro_steps();
   void micro_step(std::uint16_t number);
   void run_pipeline();
@@ -56,6 +63,7 @@ class TrainingLoop {
   void return_from_step();
   void send_targets();
   void send_batch(std::uint16_t number);
+  Batch next_inputs();
   Batch next_batch();
   void name_batch();
   void load_step();
@@ -69,7 +77,7 @@ class TrainingLoop {
   void prefer(const Batch& batch);
   void name_answers();
   HeldStorage divided_loss(StorageId loss);
-  void copy_answers(HeldStorage& loss, HeldStorage& logits);
+  void copy_answers(const Answers& answers);
   void backward();
   void report_loss();
   void clip();

@@ -38,8 +38,8 @@ void TrainingLoop::send_batch(std::uint16_t number) {
   recorder_.end();
 }
 
-/// Where the labels are the token ids themselves they are sent a second time, and dropped.
-TrainingLoop::Batch TrainingLoop::next_batch() {
+/// Tensors that the model reads beside labels and masks.
+TrainingLoop::Batch TrainingLoop::next_inputs() {
   const std::int64_t bytes = checked_multiply(order_.batch_bytes(), shares_.ranks());
   Batch batch;
   batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
@@ -50,6 +50,13 @@ TrainingLoop::Batch TrainingLoop::next_batch() {
     batch.grids = make(order_.grid_bytes(), Holding::batch, LoopTensor::images);
   }
   if (order_.reads_token_types()) batch.types = make(bytes, Holding::batch, LoopTensor::batch);
+  return batch;
+}
+
+/// Where the labels are the token ids themselves they are sent a second time, and dropped.
+TrainingLoop::Batch TrainingLoop::next_batch() {
+  const std::int64_t bytes = checked_multiply(order_.batch_bytes(), shares_.ranks());
+  Batch batch = next_inputs();
   if (habits_.sends_next_batch || habits_.sends_labels) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
   } else if (order_.label_bytes() > 0) {
@@ -92,8 +99,7 @@ void TrainingLoop::load_step() {
   const bool sends_mask = row_of(training_.implementation.loop).passes_token_mask;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < count; ++i) {
-    Batch& batch = batches.emplace_back();
-    batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
+    Batch& batch = batches.emplace_back(next_inputs());
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
     if (sends_mask) batch.mask = make(bytes, Holding::batch, LoopTensor::attention_mask);
   }

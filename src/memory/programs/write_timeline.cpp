@@ -292,10 +292,9 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
 }
 
 /// Why the job has no timeline yet, or nothing.
-std::optional<Unavailable> refusal(const Job& job) {
+std::optional<Unavailable> refusal(const Job& job, const Inventory& parameters) {
   const Sharding sharding = sharding_of(job);
-  if (runs_megatron(job)) return std::nullopt;
-  if (std::holds_alternative<GradientAccumulator>(sharding)) return std::nullopt;
+  if (runs_megatron(job) || std::holds_alternative<GradientAccumulator>(sharding)) return {};
   if (std::holds_alternative<DeepSpeedZero>(sharding)) return deepspeed_refusal(job);
   const bool in_units = units_of(sharding) != nullptr;
   const auto* shares = std::get_if<SharesOfFormula>(&sharding);
@@ -310,6 +309,7 @@ std::optional<Unavailable> refusal(const Job& job) {
   if (gathers && job.parallelism.shard_ranks() == 1) {
     return Unavailable{"the timeline of units gathered from one GPU is not available yet"};
   }
+  if (auto unused = unused_refusal(job, parameters)) return unused;
   return gathers_refusal(job);
 }
 
@@ -339,7 +339,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
 
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job, JobRank rank,
                                                    EqualMicroSteps equal) {
-  if (auto refused = refusal(job)) return *std::move(refused);
+  if (auto refused = refusal(job, graph.parameters)) return *std::move(refused);
   auto most = most_events(graph, job);
   if (auto* const refused = std::get_if<Unavailable>(&most)) return std::move(*refused);
   if (auto own = own_program(graph, job, rank)) return *std::move(own);

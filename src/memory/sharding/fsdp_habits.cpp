@@ -1,5 +1,6 @@
 #include "memory/sharding/fsdp_habits.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "memest/diag/expect.hpp"
@@ -53,11 +54,24 @@ bool reduces_last(const Job& job) {
 // nothing is written. With it DDP ends at a reentrant checkpoint ("marked as ready twice"): who
 // runs one has turned it off.
 bool finds_unused_parameters(const Job& job) {
-  if (!runs_trainer(job) || !shards_by<ReplicasOfDdp>(job)) return false;
+  if (!shards_by<ReplicasOfDdp>(job)) return false;
+  if (job.parallelism.ddp.finds_unused) return *job.parallelism.ddp.finds_unused;
+  if (!runs_trainer(job)) return false;
   const Recompute& recompute = job.training->recompute;
   const auto* full = std::get_if<FullRecompute>(&recompute);
   if (full != nullptr && full->reentrant) return false;
   return job.model.adapter || std::holds_alternative<NoRecompute>(recompute);
+}
+
+std::optional<Unavailable> unused_refusal(const Job& job, const Inventory& inventory) {
+  if (!shards_by<ReplicasOfDdp>(job) || finds_unused_parameters(job)) return std::nullopt;
+  const auto unread = std::ranges::find_if(inventory.parameters, &ParameterTensor::unread);
+  if (unread == inventory.parameters.end()) return std::nullopt;
+  return Unavailable{
+      "DistributedDataParallel ends before its second forward: no gradient comes to '" +
+      unread->name +
+      "' (write 'find_unused_parameters: true' in 'ddp', or leave its part out of "
+      "what is trained)"};
 }
 
 // GradientCheckpointingLayer.__call__ runs FSDPState's hooks inside of the checkpoint: the

@@ -22,6 +22,9 @@ bool reduces_last(const Job& job);
 /// Whether DistributedDataParallel looks for parameters that a forward did not use.
 bool finds_unused_parameters(const Job& job);
 
+/// Why DistributedDataParallel ends before its second forward, or nothing.
+std::optional<Unavailable> unused_refusal(const Job& job, const Inventory& inventory);
+
 /// Why it is not known when units are gathered, or nothing.
 std::optional<Unavailable> gathers_refusal(const Job& job);
 

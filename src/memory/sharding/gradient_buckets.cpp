@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/units/int128.hpp"
+#include "memory/optimizer/parameter_groups.hpp"
 #include "memory/quantized/code_placement.hpp"
 #include "memory/sharding/model_placement.hpp"
 #include "memory/timeline/labels.hpp"
@@ -46,7 +47,7 @@ void GradientBuckets::construct() {
   if (options_.finds_unused) {
     make_buckets(sizes_by_definition(limits()));
     const auto trained = std::ranges::count_if(timeline_.parameters, [&](const TensorPlace& place) {
-      return inventory_.parameters[place.row].trainable;
+      return inventory_.parameters[place.row].wants_gradient();
     });
     used_ = make(LoopTensor::shapes, Holding::collective_buffers,
                  checked_multiply(std::int64_t{trained}, size_of(DType::int32)));
@@ -66,11 +67,9 @@ BucketLimits GradientBuckets::limits() const {
 /// _ddp_init_helper: buckets of the parameters as they are defined, the last one first.
 std::vector<std::int64_t> GradientBuckets::sizes_by_definition(const BucketLimits& limits) const {
   std::vector<BucketTensor> gradients;
-  for (const TensorPlace& place : timeline_.parameters) {
-    const ParameterTensor& row = inventory_.parameters[place.row];
-    if (!row.trainable) continue;
-    const DType type = row.whole_module ? recipe_.weights : options_.gradients;
-    gradients.push_back({type, checked_multiply(place.elements, size_of(type))});
+  for (const auto& one : parameters_in_order(inventory_, timeline_)) {
+    const DType type = one.row->whole_module ? recipe_.weights : options_.gradients;
+    gradients.push_back({type, checked_multiply(one.elements, size_of(type))});
   }
   std::vector<std::int64_t> sizes = sizes_of(buckets_by_definition(gradients, limits));
   std::ranges::reverse(sizes);
@@ -87,7 +86,7 @@ void GradientBuckets::compare_shapes() {
   std::int64_t entries = 0;
   for (const TensorPlace& place : timeline_.parameters) {
     const ParameterTensor& row = inventory_.parameters[place.row];
-    if (row.trainable) entries += 2 * static_cast<std::int64_t>(row.shape.size());
+    if (row.wants_gradient()) entries += 2 * static_cast<std::int64_t>(row.shape.size());
   }
   make(LoopTensor::shapes, Holding::temporaries, entries * size_of(DType::int64)).drop();
 }

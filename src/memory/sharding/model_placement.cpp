@@ -25,7 +25,7 @@ Label model_label(Holding holding, Origin origin, std::size_t place) {
 }  // namespace
 
 DType placed_type(const ParameterTensor& row, const Recipe& recipe) {
-  const bool widened = row.trainable && !row.whole_module;
+  const bool widened = row.wants_gradient() && !row.whole_module;
   return widened ? recipe.trained.value_or(recipe.weights) : recipe.weights;
 }
 
@@ -39,7 +39,7 @@ void ModelPlacement::write(bool adapted, BufferOrder buffers) {
       if (!buffers_first) place_buffer(i);
       continue;
     }
-    if (!adapted || !row(i).trainable) place_parameter(i);
+    if (!adapted || !row(i).wants_gradient()) place_parameter(i);
   }
 }
 
@@ -142,7 +142,7 @@ std::vector<ModelPlacement::Placed> ModelPlacement::place_trained(const Adapter&
   constexpr std::size_t kVectorsOfVera = 2;
   std::vector<Placed> placed;
   for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
-    if (!row(i).trainable || row(i).whole_module) continue;
+    if (!row(i).wants_gradient() || row(i).whole_module) continue;
     const bool magnitude = adapter.kind == AdapterKind::dora && row(i).shape.size() == 1;
     placed.push_back({false, i, magnitude ? place_magnitude(i, dtype) : place(i, dtype)});
     if (placed.size() != kVectorsOfVera) continue;
@@ -164,7 +164,7 @@ void ModelPlacement::place_adapters(const Adapter& adapter) {
   const DType made = own_type ? trained : loaded_type();
   const std::vector<Placed> added = place_trained(adapter, made);
   for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
-    if (row(i).trainable && row(i).whole_module) place(i, made);
+    if (row(i).wants_gradient() && row(i).whole_module) place(i, made);
   }
   if (trained == made) return;
   for (const Placed& one : added) {

@@ -63,6 +63,17 @@ std::string prompt(const Adapter& adapter) {
   return keys + "}}";
 }
 
+/// Parts of a multimodal model that are frozen or, beside an adapter, have none.
+std::vector<std::string> parts_of_images(const Job& job) {
+  std::vector<std::string> parts;
+  if (!job.model.vision) return parts;
+  const FrozenParts& frozen = job.model.vision->frozen;
+  if (frozen.tower) parts.emplace_back("vision_tower");
+  if (frozen.projector) parts.emplace_back("multi_modal_projector");
+  if (frozen.decoder) parts.emplace_back("language_model");
+  return parts;
+}
+
 std::string adapter(const Job& job) {
   const auto& adapter = job.model.adapter;
   if (!adapter) return written_as(kNoneWord);
@@ -74,6 +85,9 @@ std::string adapter(const Job& job) {
   if (scales) keys += ", feedforward: " + list(adapter->scaled_inputs);
   if (adapter->dropout > 0) keys += ", dropout: " + plain_decimal(adapter->dropout);
   keys += ", dtype: " + written_as(name_of(adapter->dtype));
+  if (const auto parts = parts_of_images(job); !parts.empty()) {
+    keys += ", exclude: " + list(parts);
+  }
   if (!adapter->whole_modules.empty()) {
     keys += ", modules_to_save: " + list(adapter->whole_modules);
   }
@@ -145,6 +159,9 @@ std::string buckets(const Job& job) {
   if (!replicas) return written_as(kNoneWord);
   return "{bucket_mb: " + written_as(replicas->buckets.bucket_cap.value() / kMiB) +
          ", gradient_as_bucket_view: " + written_as(replicas->buckets.gradient_as_bucket_view) +
+         (replicas->buckets.finds_unused
+              ? ", find_unused_parameters: " + written_as(*replicas->buckets.finds_unused)
+              : "") +
          "}";
 }
 
@@ -170,14 +187,8 @@ std::string image_size(const Job& job) {
 }
 
 std::string frozen_parts(const Job& job) {
-  const auto& vision = job.model.vision;
-  if (!vision || vision->frozen == FrozenParts()) return written_as(kNoneWord);
-  const FrozenParts& frozen = vision->frozen;
-  std::vector<std::string> parts;
-  if (frozen.tower) parts.emplace_back("vision_tower");
-  if (frozen.projector) parts.emplace_back("multi_modal_projector");
-  if (frozen.decoder) parts.emplace_back("language_model");
-  return list(parts);
+  const auto parts = job.model.adapter ? std::vector<std::string>() : parts_of_images(job);
+  return parts.empty() ? written_as(kNoneWord) : list(parts);
 }
 
 std::string allocator(const Job& job) {

@@ -8,6 +8,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/pipeline_layout.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -290,6 +291,16 @@ void check_pipelined(const Value& pipeline, const Job& job, Diagnostics& diagnos
                                  "a larger 'micro_batch' or more 'data' ranks make fewer"));
 }
 
+/// Refuses the argument in programs of which no run with it was recorded.
+void check_unused(const Value& ddp, const Job& job, Diagnostics& diagnostics) {
+  const bool by_ddp = shards_by<ReplicasOfDdp>(job) && framework_of(job).saves_on_cpu;
+  if (by_ddp || job.parallelism.data == 1) return;
+  diagnostics.push_back(unavailable_at(ddp.find("find_unused_parameters")->span,
+                                       "'find_unused_parameters' but of DistributedDataParallel in "
+                                       "a loop of PyTorch's",
+                                       "leave it out"));
+}
+
 }  // namespace
 
 void check_parallelism(const Value* written, const Job& job, Diagnostics& diagnostics) {
@@ -311,6 +322,7 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
     check_pipelined(*pipeline, job, diagnostics);
   }
   if (const Value* offload = written->find("offload")) check_offload(*offload, job, diagnostics);
+  if (parallelism.ddp.finds_unused) check_unused(*written->find("ddp"), job, diagnostics);
   const Value* fsdp = written->find("fsdp");
   if (fsdp != nullptr && parallelism.fsdp && job.model.adapter) {
     check_adapter(*fsdp, job, diagnostics);

@@ -207,6 +207,7 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   }
   parallelism.ddp.gradient_as_bucket_view =
       as_flag(find(ddp, "gradient_as_bucket_view")).value_or(false);
+  parallelism.ddp.finds_unused = as_flag(find(ddp, "find_unused_parameters"));
   return parallelism;
 }
 

@@ -14,6 +14,10 @@ constexpr Key kDdpKeys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "Gradients are views of the buckets."},
+    {.name = "find_unused_parameters",
+     .shapes = {flag()},
+     .doc = "DistributedDataParallel looks for parameters that a forward did not use; false where "
+            "left out, or the Trainer's own."},
 };
 
 /// Most elements of any bucket: far above every model.

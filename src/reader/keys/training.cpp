@@ -137,16 +137,26 @@ constexpr Key kVeraKeys[] = {
     kAdapterDtype,
     kWholeModules,
 };
+constexpr Key kLoraRank = {.name = "rank",
+                           .shapes = {count()},
+                           .doc = "Rank of the update.",
+                           .required = true,
+                           .usual = "8"};  // peft's LoraConfig.r
 constexpr Key kLoraKeys[] = {
-    {.name = "rank",
-     .shapes = {count()},
-     .doc = "Rank of the update.",
-     .required = true,
-     .usual = "8"},  // peft's LoraConfig.r
+    kLoraRank, kAdapterTargets, kAdapterDropout, kAdapterDtype, kWholeModules,
+};
+constexpr Word kExcludedParts[] = {{"vision_tower"}, {"multi_modal_projector"}};
+constexpr Shapes kExcluded = {choice(kExcludedParts)};
+constexpr Key kPlainLoraKeys[] = {
+    kLoraRank,
     kAdapterTargets,
     kAdapterDropout,
     kAdapterDtype,
     kWholeModules,
+    {.name = "exclude",
+     .shapes = {list(kExcluded)},
+     .doc = "Parts of a model with a vision tower whose modules get none though 'targets' names "
+            "them (exclude_modules)."},
 };
 constexpr Key kIa3Keys[] = {
     kAdapterTargets,
@@ -176,7 +186,7 @@ constexpr Key kPromptEncoderKeys[] = {
      .doc = "The encoder's layers."},
 };
 constexpr Key kAdapterKeys[] = {
-    {.name = "lora", .shapes = {table(kLoraKeys)}, .doc = "Low-rank adapters."},
+    {.name = "lora", .shapes = {table(kPlainLoraKeys)}, .doc = "Low-rank adapters."},
     {.name = "qlora",
      .shapes = {table(kLoraKeys)},
      .doc = "Low-rank adapters over weights in nf4 with quantised scales."},

@@ -4,6 +4,8 @@
 #include <string>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/multimodal/multimodal.hpp"
@@ -32,6 +34,21 @@ void read_freeze(const Value& freeze, VisionPart& vision, Diagnostics& diagnosti
   if (!frozen.tower || !frozen.projector || !frozen.decoder) return;
   diagnostics.push_back(
       error_at(freeze.span, "nothing is trained", "leave one of the parts out of 'freeze'"));
+}
+
+const Value* excluded_parts(const Value& training) {
+  const Value* const adapter = training.find("adapter");
+  const Value* const lora = adapter == nullptr ? nullptr : adapter->find("lora");
+  return lora == nullptr ? nullptr : lora->find("exclude");
+}
+
+/// peft freezes all that it adds nothing to: what a job says is where an adapter is not.
+void read_exclude(const Value& exclude, VisionPart& vision) {
+  for (const Value& item : exclude.items) {
+    for (const FreezablePart& part : kFreezable) {
+      if (item.text == part.name) vision.frozen.*part.frozen = true;
+    }
+  }
 }
 
 /// A whole number of tokens of the tower along each side.
@@ -78,7 +95,29 @@ void check_length(const Value& training, const VisionPart& vision, Diagnostics& 
 }
 
 constexpr NotRecorded kNotWithImages[] = {
+    {[](const Job& job) {
+       const bool several = job.parallelism.ranks() > 1 || job.parallelism.fsdp;
+       const bool replicas =
+           shards_by<ReplicasOfDdp>(job) && job.parallelism.ranks() == job.parallelism.data;
+       return several && !replicas;
+     },
+     "on several GPUs but by DistributedDataParallel", "write 'parallelism: {data: N}' alone"},
     {[](const Job& job) { return !job.training.has_value(); }, "without training", ""},
+    {[](const Job& job) {
+       const LoopRow& loop = row_of(job.training->implementation.loop);
+       return loop.takes_tiles || !loop.has_data_loader;
+     },
+     "in this loop", "leave 'loop' out, or use trainer"},
+    {[](const Job& job) {
+       return job.parallelism.ranks() > 1 && row_of(job.training->implementation.loop).accelerate;
+     },
+     "on several GPUs under the Trainer", "leave 'loop' out"},
+    // Qwen2_5_VLForConditionalGeneration.accepts_loss_kwargs = False: the Trainer divides its loss.
+    {[](const Job& job) {
+       return row_of(job.training->implementation.loop).accelerate &&
+              job.model.vision->tower.windows.side > 0;
+     },
+     "whose loss takes no num_items_in_batch under the Trainer", "leave 'loop' out"},
     {[](const Job& job) {
        const Recompute& recompute = job.training->recompute;
        const auto* full = std::get_if<FullRecompute>(&recompute);
@@ -99,17 +138,25 @@ void read_images(const Value& training, ModelSpec& model, Diagnostics& diagnosti
   const Value* const images = training.find("images");
   const Value* const freeze = training.find("freeze");
   const Value* const size = training.find("image_size");
+  const Value* const exclude = excluded_parts(training);
   if (!model.vision) {
-    for (const Value* written : {images, size, freeze}) {
+    for (const Value* written : {images, size, freeze, exclude}) {
       if (written == nullptr) continue;
       diagnostics.push_back(error_at(written->span, "this model has no vision tower",
-                                     "leave 'images', 'image_size' and 'freeze' out"));
+                                     "leave 'images', 'image_size', 'freeze' and 'exclude' out"));
     }
     return;
   }
+  if (exclude != nullptr) read_exclude(*exclude, *model.vision);
   model.vision->images = as_count(images).value_or(0);
   if (size != nullptr) read_size(*size, *model.vision, diagnostics);
   if (images != nullptr) check_length(training, *model.vision, diagnostics);
+  if (freeze != nullptr && model.adapter) {
+    diagnostics.push_back(error_at(freeze->span, "an adapter freezes the whole model",
+                                   "'exclude: [vision_tower]' of the adapter leaves a part's "
+                                   "modules without one"));
+    return;
+  }
   if (freeze != nullptr) read_freeze(*freeze, *model.vision, diagnostics);
 }
 
@@ -117,8 +164,10 @@ void check_images(const Value& root, const Job& job, Diagnostics& diagnostics) {
   const Value* const training = root.find("training");
   const Value* const images = training == nullptr ? nullptr : training->find("images");
   if (!job.model.vision || !job.training || images == nullptr) return;
-  refuse_unrecorded({.noun = "a model with images", .key = "images", .written = *images},
-                    kNotWithImages, job, diagnostics);
+  constexpr Beside kRecorded[] = {Beside::several_gpus, Beside::other_loop};
+  refuse_unrecorded(
+      {.noun = "a model with images", .key = "images", .written = *images, .recorded = kRecorded},
+      kNotWithImages, job, diagnostics);
 }
 
 }  // namespace memest

@@ -17,6 +17,7 @@ namespace memest {
 struct DataParallelBuckets {
   Bytes bucket_cap = Bytes(25 * kMiB);  ///< bucket_cap_mb
   bool gradient_as_bucket_view = false;
+  std::optional<bool> finds_unused = {};  ///< find_unused_parameters; absent: the loop's own habit
 
   friend auto operator<=>(const DataParallelBuckets&, const DataParallelBuckets&) = default;
 };

@@ -67,7 +67,7 @@ struct Projector {
   bool operator==(const Projector&) const = default;
 };
 
-/// Parts without gradients of their own (requires_grad_(False)).
+/// Parts without gradients of their own (requires_grad_(False)), or without an adapter beside one.
 struct FrozenParts {
   bool tower = false;
   bool projector = false;

@@ -9,6 +9,7 @@
 #include "graph/lower/liger/liger.hpp"
 #include "graph/lower/quantized/quantized_linear.hpp"
 #include "graph/lower/trl/trl.hpp"
+#include "graph/lower/vision/vision.hpp"
 #include "memest/spec/framework.hpp"
 
 namespace memest {
@@ -146,8 +147,9 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
     return not_available("prompts before the embeddings of this family");
   }
   for (const std::string& module : context.adapter->whole_modules) {
-    const bool tied = decoder.tied_embeddings && is_named(context.names.head, module);
-    if (tied || !has_module(context, module)) {
+    const bool head = is_named(context.names.head, module);
+    const bool tied = decoder.tied_embeddings && head;
+    if (tied || !has_module(context, module) || (context.vision != nullptr && !head)) {
       return Unavailable{"training of the module '" + module +
                          "' in full beside adapters is not available yet"};
     }
@@ -155,6 +157,10 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
   for (const std::string& target : context.adapter->targets) {
     if (decoder.tied_embeddings && is_named(context.names.head, target)) {
       return not_available("an adapter of a tied output head");
+    }
+    if (context.vision != nullptr) {
+      if (auto refused = tower_adapter_refusal(context, target)) return refused;
+      if (has_tower_module(context, target)) continue;
     }
     if (!has_module(context, target)) {
       return Unavailable{"this model has no linear module that '" + target +

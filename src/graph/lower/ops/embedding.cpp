@@ -117,8 +117,11 @@ Block embedding_block(const DecoderContext& context) {
   const bool counts_first = learned && counts == PositionIds::counted_first;
   TensorId ids = counts_first ? counted_positions(block, context) : 0;
   TensorId x = token_rows(block, context, tokens);
+  // The hook is the embedding's module's, which Gemma's multiplies in.
+  const bool scales_within = decoder.scaled_embedding && context.habits.scale_is_tensor;
+  if (scales_within) x = scale_embedding(block, context, x);
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
-  if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
+  if (decoder.scaled_embedding && !scales_within) x = scale_embedding(block, context, x);
   if (prompts) x = prompted(block, context, tokens, x);
   if (context.vision != nullptr) {
     block.outlive(x, kTextEmbeddings);

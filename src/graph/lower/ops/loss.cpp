@@ -17,12 +17,12 @@ namespace memest {
 namespace {
 
 /// Tensors that the model's forward holds in locals until its last norm has run.
-constexpr std::array<std::string_view, 18> kModelLocals = {
+constexpr std::array<std::string_view, 19> kModelLocals = {
     "attention mask",   "image blocks",  "alibi",        "position ids",
     "causal mask",      "sliding mask",  "boolean mask", "alibi mask",
     "input embeddings", "position rows", "cos",          "sin",
     "local cos",        "local sin",     kRotaryAngles,  kComplexRotations,
-    "image embeddings", "video mask"};
+    "image embeddings", "image mask",    "video mask"};
 
 /// The type of the logits as the head leaves them.
 DType logits_type(const LoweringPolicy& policy) {

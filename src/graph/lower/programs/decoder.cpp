@@ -14,6 +14,7 @@
 #include "graph/lower/trl/trl.hpp"
 #include "graph/lower/vision/vision.hpp"
 #include "graph/parameters/quantized_parameters.hpp"
+#include "graph/parameters/vision_parameters.hpp"
 
 namespace memest {
 namespace {
@@ -130,6 +131,11 @@ void write_model(const DecoderContext& context, Graph& graph) {
 
 std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const LoweringPolicy& policy,
                                                const DecoderProgram& program) {
+  if (model.vision && model.adapter) {
+    ModelSpec adapted = model;
+    adapted.vision = vision_of(model);
+    if (*adapted.vision != *model.vision) return lower_decoder(adapted, policy, program);
+  }
   LoweringPolicy own = policy;
   own.frozen = policy.frozen || (model.vision && model.vision->frozen.decoder);
   const std::int64_t before = model.adapter ? model.adapter->virtual_tokens : 0;

@@ -30,6 +30,7 @@ class GridPositions {
     const TensorId deltas = numbers("deltas", {context_.dims.b, Expr(1)}, held_);
     // self.rope_deltas
     block_.name_attributes({deltas});
+    block_.answer(deltas);
     return ids;
   }
 

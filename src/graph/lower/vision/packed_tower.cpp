@@ -63,8 +63,8 @@ class PackedTowerWriter {
            std::ranges::find(tower_.windows.full, layer) != tower_.windows.full.end();
   }
   [[nodiscard]] DecoderContext context_of_layer(std::int64_t layer) const {
-    DecoderContext context{context_.decoder, policy_,       context_.program,
-                           context_.habits,  context_.dims, context_.names};
+    DecoderContext context{context_.decoder, policy_,        context_.program, context_.habits,
+                           context_.dims,    context_.names, context_.adapter};
     context.parts = sees_image(layer) ? &whole_ : &in_windows_;
     return context;
   }
@@ -73,15 +73,21 @@ class PackedTowerWriter {
     BlockBuilder patches("image patches", context_.precision());
     name_text(patches);
     const TensorId x = embed(patches);
+    const bool wanted = patches.needs_gradient(x);
     append(in_numbers(std::move(patches).take(x)), 1);
+    const std::int64_t layers = tower_.encoder.layers();
+    std::int64_t first = 0;
+    if (has_graph() && !wanted) {  // the first adapters give no gradient to what is before them
+      append(in_numbers(written_layer(0, false)), 1);
+      first = 1;
+    }
     // Two kinds of layers at most, each of which may stand in several runs.
     std::array<std::optional<Block>, 2> written;
-    const std::int64_t layers = tower_.encoder.layers();
-    for (std::int64_t layer = 0; layer < layers;) {
+    for (std::int64_t layer = first; layer < layers;) {
       std::int64_t behind = layer + 1;
       while (behind < layers && sees_image(behind) == sees_image(layer)) ++behind;
       std::optional<Block>& block = written[sees_image(layer) ? 0 : 1];
-      if (!block) block = in_numbers(written_layer(layer));
+      if (!block) block = in_numbers(written_layer(layer, has_graph()));
       append(*block, behind - layer);
       layer = behind;
     }
@@ -91,9 +97,9 @@ class PackedTowerWriter {
     append(in_numbers(std::move(projector).take(read(projector, features))), 1);
   }
 
-  [[nodiscard]] Block written_layer(std::int64_t layer) const {
+  [[nodiscard]] Block written_layer(std::int64_t layer, bool wants_gradient) const {
     const DecoderContext own = context_of_layer(layer);
-    Block block = layer_block(own, kind(), {.wants_gradient = has_graph()});
+    Block block = layer_block(own, kind(), {.wants_gradient = wants_gradient});
     block.name = sees_image(layer) ? "vision layer" : "vision layer (windows)";
     return block;
   }
@@ -102,7 +108,7 @@ class PackedTowerWriter {
   void name_text(BlockBuilder& block) const {
     block.block_input({context_.dims.b / Expr(vision_.images), Expr(decoder_.policy.seq_len),
                        Expr(decoder_.decoder.hidden_size)},
-                      policy_.weights, !vision_.frozen.decoder);
+                      policy_.weights, text_wants_gradient(decoder_));
   }
 
   TensorId embed(BlockBuilder& block) {
@@ -117,7 +123,7 @@ class PackedTowerWriter {
     patches.bounds();
     if (has_windows()) patches.window_bounds(windows_);
     TensorId x = patches.cut(given);
-    if (vision_.frozen.tower && has_graph()) block.set_needs_gradient(x, true);
+    if (policy_.runs_again != RunsAgain::nothing) block.set_needs_gradient(x, true);
     if (has_windows())
       x = rows_by_host(block, {"window_order", "patches"}, x, {squares(), stream()});
     std::array<TensorId, 2> tables = patches.rotary_tables(positions);

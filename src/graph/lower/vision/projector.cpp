@@ -329,6 +329,11 @@ TensorId image_row(BlockBuilder& block, const DecoderContext& context, TensorId 
   return tokens;
 }
 
+bool text_wants_gradient(const DecoderContext& context) {
+  const bool trains = !context.vision->frozen.decoder && context.adapter == nullptr;
+  return trains || context.embeddings_want_gradient();
+}
+
 Block merge_block(const DecoderContext& context, bool images_want_gradient) {
   const VisionPart& vision = *context.vision;
   const Dimensions& dims = context.dims;
@@ -338,8 +343,9 @@ Block merge_block(const DecoderContext& context, bool images_want_gradient) {
       block.block_input({tokens, dims.h}, context.policy.weights, images_want_gradient);
   const TensorId text =
       block.shared(kTextEmbeddings, {dims.b, dims.s, dims.h}, context.policy.weights);
-  block.set_needs_gradient(text, !vision.frozen.decoder || context.embeddings_want_gradient());
+  block.set_needs_gradient(text, text_wants_gradient(context));
   const TensorId mask = Placeholders(block, context).write();
+  block.outlive(mask, "image mask");
   const TensorId x = scatter(block, text, mask, images);
   block.let_go(kTextEmbeddings);
   block.outlive(x, "input embeddings");

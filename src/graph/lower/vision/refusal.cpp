@@ -29,6 +29,21 @@ std::optional<Unavailable> parts_refusal(const VisionPart& vision, std::int64_t 
 
 }  // namespace
 
+bool has_tower_module(const DecoderContext& context, std::string_view target) {
+  if (context.vision->frozen.tower) return false;
+  const LoweringPolicy policy = policy_of_tower(context.policy, *context.vision);
+  return has_module(context_of_tower(context, policy), target);
+}
+
+std::optional<Unavailable> tower_adapter_refusal(const DecoderContext& context,
+                                                 std::string_view target) {
+  // Qwen2VisionTransformerPretrainedModel.patch_embed.proj, a Conv3d.
+  const bool names_patches = context.vision->tower.packed && is_named("patch_embed.proj", target);
+  if (context.vision->frozen.tower || !names_patches) return std::nullopt;
+  return Unavailable{"an adapter of the patches' convolution, which '" + std::string(target) +
+                     "' of 'adapter' names too, is not available yet"};
+}
+
 std::optional<Unavailable> vision_refusal(const ModelSpec& model, const LoweringPolicy& policy) {
   const VisionPart& vision = *model.vision;
   if (policy.gradients && vision.images == 0) {
@@ -66,7 +81,7 @@ std::optional<Unavailable> vision_refusal(const ModelSpec& model, const Lowering
       Asked{std::ranges::find(kKernels, implementation.attention) == kKernels.end(),
             "attention that is written out"},
       Asked{!policy.gradients, "inference"},
-      Asked{model.adapter.has_value(), "adapters"},
+      Asked{model.adapter && model.adapter->kind != AdapterKind::lora, "adapters other than LoRA"},
       Asked{model.quantized || model.low_rank || model.shared_layers, "compression"},
       Asked{implementation.liger.any() || policy.float8, "Liger's kernels or float8 linears"},
       Asked{implementation.compile != CompileScope::off, "torch.compile"},

@@ -5,7 +5,7 @@
 #include "graph/lower/ops/operations.hpp"
 #include "graph/lower/vision/packed_tower.hpp"
 #include "graph/lower/vision/vision.hpp"
-#include "graph/parameters/parameter_names.hpp"
+#include "graph/parameters/vision_parameters.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -20,12 +20,19 @@ LoweringPolicy policy_of_tower(const LoweringPolicy& policy, const VisionPart& v
 
 DecoderContext context_of_tower(const DecoderContext& decoder, const LoweringPolicy& policy) {
   const VisionTower& tower = decoder.vision->tower;
-  return {tower.encoder,   policy,
-          decoder.program, *habits_of(tower.model_type),
-          Dimensions(),    names_of(tower.model_type)};
+  return {tower.encoder,
+          policy,
+          decoder.program,
+          *habits_of(tower.model_type),
+          Dimensions(),
+          names_of(tower),
+          decoder.vision->frozen.tower ? nullptr : decoder.adapter};
 }
 
 namespace {
+
+/// The name by which blocks know what the tower embeds, where no layer keeps it.
+constexpr std::string_view kEmbeddedPatches = "embedded patches";
 
 class TowerWriter {
  public:
@@ -66,14 +73,18 @@ class TowerWriter {
     BlockBuilder patches("image patches", context_.precision());
     name_text(patches);
     const TensorId x = embed(patches);
+    bool wanted = patches.needs_gradient(x);
+    if (!wanted) patches.outlive(x, kEmbeddedPatches);
     append(std::move(patches).take(x), 1);
-    if (tower_.used > 0) {
-      Block layer = layer_block(context_, kind(), {.wants_gradient = true});
-      layer.name = "vision layer";
-      append(std::move(layer), tower_.used);
+    std::int64_t layers = tower_.used;
+    if (layers > 0 && !wanted) {  // the first adapters give no gradient to what is before them
+      append_layers(1, false);
+      wanted = true;
+      --layers;
     }
+    if (layers > 0) append_layers(layers, true);
     BlockBuilder projector("projector", decoder_.precision());
-    const TensorId features = projector.block_input(stream(), policy_.weights);
+    const TensorId features = projector.block_input(stream(), policy_.weights, wanted);
     TensorId tokens = 0;
     {
       Frame outputs(projector);
@@ -81,7 +92,14 @@ class TowerWriter {
       outputs.local(features);
       tokens = read(projector, outputs, features);
     }
+    projector.let_go(kEmbeddedPatches);
     append(std::move(projector).take(image_row(projector, decoder_, tokens)), 1);
+  }
+
+  void append_layers(std::int64_t count, bool wants_gradient) {
+    Block layer = layer_block(context_, kind(), {.wants_gradient = wants_gradient});
+    layer.name = "vision layer";
+    append(std::move(layer), count);
   }
 
   /// A tower without a graph, of which the caller holds every layer's result: output_hidden_states.
@@ -115,7 +133,7 @@ class TowerWriter {
   void name_text(BlockBuilder& block) const {
     block.block_input({context_.dims.b / Expr(vision_.images), Expr(decoder_.policy.seq_len),
                        Expr(decoder_.decoder.hidden_size)},
-                      policy_.weights, !vision_.frozen.decoder);
+                      policy_.weights, text_wants_gradient(decoder_));
   }
 
   /// Layers behind the one that the projector reads, the tower's last norm, and the projector.
@@ -129,6 +147,7 @@ class TowerWriter {
         if (embedded_) tower.local(*embedded_);
         tower.local(x);
         features = outputs.local(last_norm(block, x));
+        block.let_go(kEmbeddedPatches);
       } else {
         write_unread(block, outputs, x);
       }
@@ -194,7 +213,7 @@ class TowerWriter {
       const TensorId given =
           cast(block, {"patch_embedding", "pixels in type"}, pixels, policy_.weights);
       x = function.local(cut(block, given));
-      if (vision_.frozen.tower && patches_want_gradient()) x = leaf(block, x);
+      if (!block.needs_gradient(x) && patches_want_gradient()) x = leaf(block, x);
       if (patches.class_token) x = with_class(block, x);
       x = with_positions(block, x);
     }

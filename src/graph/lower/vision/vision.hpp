@@ -30,6 +30,15 @@ struct VisionBlock {
 /// Why the images have no graph, or nothing.
 std::optional<Unavailable> vision_refusal(const ModelSpec& model, const LoweringPolicy& policy);
 
+/// Whether the tower's layers have a linear module that an adapter's `target` names, and adapters.
+bool has_tower_module(const DecoderContext& context, std::string_view target);
+/// Why a module of the tower that `target` names has no graph, or nothing.
+std::optional<Unavailable> tower_adapter_refusal(const DecoderContext& context,
+                                                 std::string_view target);
+
+/// Whether a gradient comes to the text's embeddings.
+bool text_wants_gradient(const DecoderContext& context);
+
 /// The tower's policy: an image is a sequence of patches.
 LoweringPolicy policy_of_tower(const LoweringPolicy& policy, const VisionPart& vision);
 
