@@ -58,6 +58,8 @@ Job pairs_of(const std::string& training) {
 
 Job job_of(const PlanVerdict& row, Job job) {
   job.hardware.gpu = *row.candidate.gpu;
+  job.hardware.count = row.candidate.gpus;
+  job.lay_over(row.candidate.parallelism);
   job.training->micro_batch = row.candidate.micro_batch;
   job.training->gradient_accumulation = row.candidate.gradient_accumulation;
   job.training->recompute = row.candidate.recompute;
@@ -146,20 +148,18 @@ TEST_CASE("the largest micro-batch of a model with images is where estimate chan
   CHECK(std::get<MemoryAnswer>(beyond.memory).verdict != Verdict::fits);
 }
 
-TEST_CASE("preferences are planned as they are estimated, in pairs and on one GPU") {
+TEST_CASE("preferences are planned as they are estimated, in pairs, on one GPU and as replicas") {
   const Job job = pairs_of("");
   const PlanRequest request = request_for(job, {1, 4});
   const PlanAnswer answer = search_plans(request);
-  REQUIRE(answer.best.size() == 2);
+  REQUIRE(answer.best.size() == 4);
   for (const PlanVerdict& row : answer.best) {
     const JobEstimate estimate = estimate_job(job_of(row, job));
     const auto& memory = std::get<MemoryAnswer>(estimate.memory);
-    CHECK(row.candidate.gpus == 1);
+    CHECK(row.candidate.parallelism.data == row.candidate.gpus);
     CHECK(row.candidate.micro_batch % 2 == 0);
     CHECK(row.device == memory.of_capacity().expected);
   }
-  REQUIRE_FALSE(answer.refused.empty());
-  CHECK_THAT(answer.refused.front().reason, ContainsSubstring("DPOTrainer on several GPUs"));
   PlanRequest one = request_for(pairs_of(", recompute: none"), {1});
   one.gpus.resize(1);
   const std::vector<Largest> found = find_largest(one, Growth::micro_batch);

@@ -109,16 +109,86 @@ TEST_CASE("the head multiplies once in the forward, and once more in the backwar
   }
 }
 
-TEST_CASE("what a mask of tokens would make masks of is refused, and several GPUs are no plan") {
+TEST_CASE("what a mask of tokens would make masks of is refused") {
   CHECK(refusal_of(llama("micro_batch: 1, seq_len: 128, implementation: {name: transformers, "
                          "loop: sft, attention: eager}"))
             .find("pass a mask of tokens") != std::string::npos);
-  const Job job = test::job_from(sft("micro_batch: 1, seq_len: 128"));
+}
+
+/// The spec on four GPUs.
+std::string on_four(std::string spec, const std::string& parallelism) {
+  constexpr std::string_view kGpu = "h100-sxm-80gb";
+  spec.insert(spec.find(kGpu) + kGpu.size(), ", count: 4");
+  return spec + "parallelism: {" + parallelism + "}\n";
+}
+
+TEST_CASE("several GPUs of SFTTrainer are planned as replicas alone, with checkpoints or without") {
+  Job job = test::job_from(sft("micro_batch: 1, seq_len: 128"));
+  CHECK(only_alone(job) == nullptr);
   CHECK(layout_choices(job, 1).size() == 1);
-  CHECK(only_alone(job) != nullptr);
-  Job open = job;
-  open.given.recompute = false;
-  CHECK(recompute_choices(open).size() == 2);
+  job.hardware.count = 8;
+  const std::vector<Parallelism> layouts = layout_choices(job, 8);
+  REQUIRE(layouts.size() == 1);
+  CHECK(layouts.front().data == 8);
+  CHECK(layouts.front().zero == ZeroStage::none);
+  CHECK_FALSE(layouts.front().fsdp);
+  job.given.recompute = false;
+  CHECK(recompute_choices(job).size() == 2);
+}
+
+TEST_CASE("replicas of SFTTrainer have the closed form near the replay") {
+  constexpr int kJobs = 40;
+  Specs specs(2);
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = on_four(specs.draw(), "data: 4");
+    INFO(spec);
+    const test::TwoPeaks peaks = test::two_peaks_of(test::job_from(spec));
+    CHECK(peaks.apart() <= peaks.replayed / 50);
+    if (peaks.apart() <= peaks.replayed / 1000) ++close;
+  }
+  CHECK(close >= kJobs * 9 / 10);
+}
+
+/// Storages that a step's first forward makes of the tensor `name`.
+std::vector<std::int64_t> made_in_forward(const Job& job, const std::string& name) {
+  const StepMemory step = test::steps_of(job);
+  std::vector<std::int64_t> bytes;
+  for (StorageId id = 0; id < step.timeline.storages.size(); ++id) {
+    const Storage& storage = step.timeline.storages[id];
+    if (storage.label.step != 1 || storage.label.phase != Phase::forward) continue;
+    const std::string full = storage_name(step.timeline, step.graph, id);
+    if (full.find(name) != std::string::npos) bytes.push_back(storage.bytes);
+  }
+  return bytes;
+}
+
+TEST_CASE("replicas gather the numbers of the report, and copy answers to find unused parameters") {
+  const auto replicas = [](const std::string& keys) {
+    return test::job_from(on_four(sft("micro_batch: 2, seq_len: 65" + keys), "data: 4"));
+  };
+  const Job found = replicas("");
+  CHECK(made_in_forward(found, "gathered tokens") == std::vector<std::int64_t>{4 * 8});
+  CHECK(made_in_forward(found, "answers").empty());
+  const Job unused = replicas(", recompute: none");
+  // The model's own loss, log-probabilities, entropies; hits and mask, whose copies go.
+  CHECK(made_in_forward(unused, "answers") ==
+        std::vector<std::int64_t>{4, 4 * 128, 4 * 128, 128, 128});
+  const Job alone = test::job_from(sft("micro_batch: 2, seq_len: 65, recompute: none"));
+  CHECK(made_in_forward(alone, "gathered tokens").empty());
+  CHECK(made_in_forward(alone, "answers").empty());
+}
+
+TEST_CASE("SFTTrainer over several GPUs that are no replicas is refused by name") {
+  const auto over = [](const std::string& parallelism) {
+    return error_of(on_four(sft("micro_batch: 1, seq_len: 128"), parallelism));
+  };
+  const std::string refused =
+      "SFTTrainer over several GPUs in another way than as whole replicas "
+      "(DistributedDataParallel) is not available yet";
+  CHECK(over("data: 4").empty());
+  CHECK(over("data: 4, zero: 3, fsdp: {version: 2}") == refused);
+  CHECK(over("data: 4, zero: 2") == refused);
 }
 
 std::string dpo(const std::string& training) {
@@ -175,8 +245,10 @@ TEST_CASE("what TRL's trainers do not run, or no run was recorded with, is refus
         "SFTTrainer with an adapter of the output head is not available yet");
   CHECK(beside(", recompute: selective") ==
         "DPOTrainer beside other recompute than of whole layers is not available yet");
-  CHECK(std::string(only_alone(test::job_from(dpo(kPairs)))) ==
-        "DPOTrainer on several GPUs is not available yet");
+  CHECK(only_alone(test::job_from(dpo(kPairs))) == nullptr);
+  CHECK(error_of(on_four(dpo(kPairs), "data: 4, zero: 3, fsdp: {version: 2}")) ==
+        "DPOTrainer over several GPUs in another way than as whole replicas "
+        "(DistributedDataParallel) is not available yet");
 }
 
 }  // namespace

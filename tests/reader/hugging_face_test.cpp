@@ -162,10 +162,14 @@ TEST_CASE("SFTTrainer's loop is read where its loss is known, the Trainer's else
   for (const char* keys :
        {"packing: true\n", "attn_implementation: flash_attention_2\n", "load_in_4bit: true\n",
         "fp16: true\n", "max_seq_length: 512\n", "lora_modules_to_save: [lm_head]\n",
-        "gradient_checkpointing_kwargs: {use_reentrant: true}\n"}) {
+        "gradient_checkpointing_kwargs: {use_reentrant: true}\n", "fsdp: full_shard\n"}) {
     INFO(keys);
     CHECK(loop_of(keys) == "trainer");
   }
+  const std::string file = "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: false\n";
+  const std::string launch = "distributed_type: MULTI_GPU\nnum_processes: 4\n";
+  CHECK(value_of(tree_of({{"a.yaml", file}, {"launch.yaml", launch}}),
+                 "training.implementation.loop") == "sft");
 }
 
 TEST_CASE("a length that is written as none is none") {

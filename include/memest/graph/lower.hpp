@@ -57,6 +57,8 @@ struct LoweringPolicy {
   bool frozen = false;                               ///< no parameter requires a gradient
   std::shared_ptr<const Teacher> teacher = nullptr;  ///< whose answers stand in the loss
   bool reference_is_model = false;  ///< of preferences, run by the model itself without adapters
+  std::int64_t reporting = 1;       ///< data ranks of which the loop gathers numbers to report
+  bool copies_answers = false;      ///< DistributedDataParallel's _DDPSink around the model
   /// Saved tensors of the layers wait on the host. From page-locked memory they come back
   /// packed, and so are gradients like them.
   std::optional<SaveOnCpu> saves_on_cpu = {};

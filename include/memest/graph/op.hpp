@@ -185,6 +185,7 @@ struct Op {
   /// Storages whose last reference from the running program ends after the forward: temporaries
   /// with their last use, locals with their function's end.
   std::vector<TensorId> releases;
+  bool ends_autocast = false;  ///< the context is left behind it: its copies of weights go
   /// Tensors that attributes of a module name from here on, each in place of its last forward's.
   std::vector<TensorId> attributes;
   Workspace workspace = Workspace::none;  ///< asked for after the outputs are made

@@ -86,6 +86,7 @@ enum class LoopTensor : std::uint16_t {
   gradient_in_master_type,
   step_temporary,
   shapes,           ///< what the ranks compare and agree on
+  barrier,          ///< torch.distributed's, of which the last stays
   broadcast,        ///< a flat copy of the first rank's tensors
   gradient_bucket,  ///< DDP's
   transfer_buffer,  ///< for what comes back from the host
@@ -243,8 +244,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
 
 /// "layer 3 of 32", "head".
 std::string place_name(const Timeline& timeline, const Graph& graph, std::uint32_t place);
-/// Names the storage for people: "layer 3 of 32, q_proj, out", "gradient of layer 3 of 32, q_proj,
-/// weight".
+/// Names the storage for people: "gradient of layer 3 of 32, q_proj, weight".
 std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId storage);
 
 }  // namespace memest

@@ -54,6 +54,7 @@ class Compiler {
     if (op.adds_to_buffer && op.keeps_unread) made.unread = unread_gradient(*op.adds_to_buffer);
     made.once = op.once;
     made.by_caller = op.by_caller;
+    made.ends_autocast = op.ends_autocast;
     made.kept_selectively = op.kept_selectively;
     made.trains = !op.gradients.empty();
     made.drops = op.kind == OpKind::dropout;

@@ -111,6 +111,7 @@ struct OpProgram {
   bool casts = false;             ///< makes autocast's copy of `parameter`
   bool saves_scale = false;       ///< of `parameter`, a weight gathered in fp8
   bool looks_up = false;          ///< a table's rows by ids
+  bool ends_autocast = false;     ///< see Op
   bool drops = false;             ///< dropout: an evaluation hands `dropped` on instead
   TensorId dropped = 0;
   TensorId parameter = 0;

@@ -259,6 +259,7 @@ void ForwardPass::end_references(const Run& run) {
     recorder_.release(now_.storages[cell]);
   }
   engine_.attributes.name(site, now_, settings_.owner);
+  if (run.op.ends_autocast) engine_.autocast.clear();
 }
 
 Label ForwardPass::label_of(const OpSite& site, const MadeStorage& made) const {

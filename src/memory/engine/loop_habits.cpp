@@ -33,9 +33,11 @@ constexpr LoopHabits kTrainer = {.wrapping = Wrapping::before_training,
                                  .keeps_norm = true,
                                  .decays = is_no_norm_or_bias};
 
-// SFTTrainer.compute_loss multiplies the loss out of place, as an operation of the loss.
+// SFTTrainer.compute_loss multiplies the loss out of place, as an operation of the loss. Its data
+// are prepared in global_then_local_main_first().
 constexpr LoopHabits with_own_loss(LoopHabits habits) {
   habits.loss_factors = 1;
+  habits.barriers = 2;
   return habits;
 }
 constexpr LoopHabits kSft = with_own_loss(kTrainer);

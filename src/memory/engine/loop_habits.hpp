@@ -25,6 +25,9 @@ struct LoopHabits {
   bool loss_outside = false;
   /// Has the allocator give back what it caches when the model has its place.
   bool empties_cache = false;
+  /// Barriers of several ranks behind the model's place, while its data are prepared: the last
+  /// one's tensor stays.
+  std::int64_t barriers = 0;
   /// Evaluates the model on a batch of two sets before the first step.
   bool evaluates_first = false;
   /// Sends the next batch, labels of its own with it, between a forward and its backward.

@@ -41,7 +41,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
       counted_labels_(checked_multiply(parts.job.training->micro_batch, counted_labels(parts.job))),
       shares_(parts.job, parts.recorder) {
   if (habits_.reports_loss) {
-    recorder_.allocate(order_.loss_bytes(),
+    recorder_.allocate(size_of(DType::fp32),
                        loop_label(Holding::buffers, LoopTensor::reported_loss));
   }
 }
@@ -278,8 +278,10 @@ void TrainingLoop::forward(const Batch& batch) {
   HeldStorage logits;
   if (teacher_ == nullptr) logits = recorder_.adopt(engine_.logits());
   HeldVector outputs;
+  // Around a model whose loss is taken outside of it, the copies are operations.
+  const bool copies =
+      engine_.copies_answers() && !row_of(training_.implementation.loop).takes_tiles;
   // The loop's autocast stands around the wrapper, accelerate's within.
-  const bool copies = engine_.copies_answers();
   if (copies && !habits_.widens_outputs) copy_answers({answered, logits, outputs});
   if (!copies) {
     for (const Answered& other : engine_.take_answered())

@@ -19,6 +19,7 @@
 #include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
+#include "memory/programs/barriers.hpp"
 #include "memory/programs/deepspeed_states.hpp"
 #include "memory/programs/event_bound.hpp"
 #include "memory/programs/inference_loop.hpp"
@@ -121,10 +122,6 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
   }
   if (!shards_by<ReplicasOfDdp>(job)) return {};
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
-  buckets->set_options(
-      {.gradients = job.training->recipe.gradients,
-       .gives_cap = job.parallelism.ddp.bucket_cap != DataParallelBuckets().bucket_cap,
-       .finds_unused = finds_unused_parameters(job)});
   if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
   return {std::move(buckets)};
 }
@@ -141,6 +138,8 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
   if (shards_by<RowShards>(job)) {
+    pass_barriers(job, ModelPlace::absent, recorder);
+    if (habits_of(job).empties_cache) timeline.emptied_before = 0;  // as the Trainer wraps
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
     if (shard_init(job) != ShardInit::meta) return cutter.cut();
     if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
@@ -360,6 +359,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
   const LoopHabits& habits = habits_of(job);
+  pass_barriers(job, ModelPlace::there, recorder);
   // Trainer._inner_training_loop: free_memory() stands before _prepare_for_training(), which wraps.
   const auto here = [&timeline] { return static_cast<std::uint32_t>(timeline.events.size()); };
   if (habits.empties_cache && shards_by<ReplicasOfDdp>(job)) timeline.emptied_before = here();

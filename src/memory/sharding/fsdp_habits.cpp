@@ -36,7 +36,9 @@ ShardInit shard_init(const Job& job) {
 
 // accelerate 1.15, FullyShardedDataParallelPlugin.set_mixed_precision: output_dtype is param_dtype.
 bool casts_loss(const Job& job) {
-  return runs_trainer_with_fsdp2(job) && job.training->recipe.casts_gathered();
+  // A loss that is taken outside of the model is of what it has cast.
+  return runs_trainer_with_fsdp2(job) && job.training->recipe.casts_gathered() &&
+         !row_of(job.training->implementation.loop).takes_tiles;
 }
 
 // accelerate 1.15, Accelerator.no_sync, which Trainer._inner_training_loop enters for all but a
@@ -48,19 +50,6 @@ bool reduces_last(const Job& job) {
   const bool replicas =
       row_of(job.training->implementation.loop).accelerate && shards_by<ReplicasOfDdp>(job);
   return (runs_trainer_with_fsdp2(job) || replicas) && job.training->gradient_accumulation > 1;
-}
-
-// transformers 5.17, Trainer._build_accelerator_args: what ddp_find_unused_parameters is where
-// nothing is written. With it DDP ends at a reentrant checkpoint ("marked as ready twice"): who
-// runs one has turned it off.
-bool finds_unused_parameters(const Job& job) {
-  if (!shards_by<ReplicasOfDdp>(job)) return false;
-  if (job.parallelism.ddp.finds_unused) return *job.parallelism.ddp.finds_unused;
-  if (!runs_trainer(job)) return false;
-  const Recompute& recompute = job.training->recompute;
-  const auto* full = std::get_if<FullRecompute>(&recompute);
-  if (full != nullptr && full->reentrant) return false;
-  return job.model.adapter || std::holds_alternative<NoRecompute>(recompute);
 }
 
 std::optional<Unavailable> unused_refusal(const Job& job, const Inventory& inventory) {

@@ -19,9 +19,6 @@ bool casts_loss(const Job& job);
 /// Whether gradients stay whole until a step's last micro-step reduces them.
 bool reduces_last(const Job& job);
 
-/// Whether DistributedDataParallel looks for parameters that a forward did not use.
-bool finds_unused_parameters(const Job& job);
-
 /// Why DistributedDataParallel ends before its second forward, or nothing.
 std::optional<Unavailable> unused_refusal(const Job& job, const Inventory& inventory);
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "memest/spec/parallel/replicas.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
 #include "memory/quantized/code_placement.hpp"
@@ -31,7 +32,9 @@ GradientBuckets::GradientBuckets(const Job& job, const Inventory& inventory,
       order_(order),
       timeline_(recorder.timeline()),
       recorder_(recorder),
-      options_{.gradients = job.training->recipe.gradients},
+      options_{.gradients = job.training->recipe.gradients,
+               .gives_cap = job.parallelism.ddp.bucket_cap != DataParallelBuckets().bucket_cap,
+               .finds_unused = finds_unused_parameters(job)},
       recipe_(job.training->recipe),
       quantized_(job.model.quantized ? &*job.model.quantized : nullptr),
       adapted_(job.model.adapter.has_value()) {}

@@ -30,7 +30,7 @@ class GradientBuckets final : public BlockHooks {
   GradientBuckets(const Job& job, const Inventory& inventory, const ForwardOrder& order,
                   Recorder& recorder);
 
-  /// Before construct().
+  /// Before construct(); the job's where nobody calls it.
   void set_options(const Options& options) { options_ = options; }
 
   /// The constructor of DistributedDataParallel: compares shapes, sends the first rank's tensors,

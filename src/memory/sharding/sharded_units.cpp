@@ -100,13 +100,18 @@ void ShardedUnits::before_op(const OpSite& site) {
 }
 
 void ShardedUnits::after_op(const OpSite& site) {
+  // The root's post_forward, where the program goes on in the model's last block.
+  if (order_.op(site).ends_autocast) {
+    for (Part& part : parts_) part.kept_output.drop();
+  }
   if (!in_modules_) return;
   if (const auto unit = module_at(site.instance, site.op)) end_forward(*unit);
 }
 
 void ShardedUnits::after_forward(std::uint32_t instance) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (!units_[i].ends_with(instance) || units_[i].ends_behind_look_up) continue;
+    const ShardedUnit& unit = units_[i];
+    if (!unit.ends_with(instance) || unit.ends_behind_look_up || unit.never_ends) continue;
     end_forward(i);
     if (!units_[i].is_root) continue;
     // _post_forward has ended all_gather_state before, but its local of that name holds it until

@@ -46,6 +46,7 @@ class UnitWriter {
         ranks_(job.parallelism.shard_ranks()),
         adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute()) &&
                  !shards_by<FlatShards>(job)),
+        reads_head_(row_of(job.training->implementation.loop).takes_tiles),
         peft_in_accelerate_(job.model.adapter &&
                             row_of(job.training->implementation.loop).accelerate) {}
 
@@ -229,6 +230,9 @@ class UnitWriter {
     std::erase_if(root.parameters, is_tail);
     if (!is_end(head_)) return;
     for (const std::uint32_t use : uses_at(head_)) tail.uses.push_back(use);
+    if (!reads_head_) return;
+    tail.never_ends = true;
+    for (const std::uint32_t use : uses_at(span_.last)) tail.uses.push_back(use);
   }
 
   /// As the parameters are registered; those of one shape as they are read.
@@ -272,6 +276,7 @@ class UnitWriter {
   // No input of a layer is made a leaf, and FSDP2's hooks ask for one that wants a gradient:
   // FSDP1's is the flat tensor's own (_register_post_backward_hook).
   bool adapted_;
+  bool reads_head_;  // without calling its module
   bool peft_in_accelerate_;
   PartSpan span_;
   std::uint32_t head_ = 0;

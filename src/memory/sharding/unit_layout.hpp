@@ -32,8 +32,11 @@ struct ShardedUnit {
   }
   std::size_t part = 0;              ///< of the model: ForwardOrder::stages()
   bool ends_behind_look_up = false;  ///< of a table, which is all that it has
-  bool is_root = false;              ///< the last of its part, around all others
-  bool reshards = true;              ///< gives the gathered weights back after the forward
+  /// One of its modules is never called (TRL's head reads lm_head.weight alone), so that no hook
+  /// runs behind its forward and none before its backward.
+  bool never_ends = false;
+  bool is_root = false;  ///< the last of its part, around all others
+  bool reshards = true;  ///< gives the gathered weights back after the forward
   /// Its reduced gradients are added to the shares of a unit that has reduced before: both have one
   /// tied parameter.
   bool adds_to_others = false;

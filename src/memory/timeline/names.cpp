@@ -33,6 +33,7 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::gradient_in_master_type, "gradient in the master copy's type"},
     {LoopTensor::step_temporary, "temporary of the optimizer step"},
     {LoopTensor::shapes, "shapes that the ranks compare"},
+    {LoopTensor::barrier, "barrier of the ranks"},
     {LoopTensor::broadcast, "copy that is sent to the other ranks"},
     {LoopTensor::gradient_bucket, "gradient bucket"},
     {LoopTensor::transfer_buffer, "buffer for gradients from the host"},

@@ -2,6 +2,7 @@
 
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "memest/spec/parallel/replicas.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
@@ -21,6 +22,8 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
   policy.in_pieces = zero != nullptr && zero->shards_weights();
   policy.layers_get_gradients = reduces_frozen_weights(job);
+  if (job.training) policy.reporting = reporting_ranks(*job.training, parallelism);
+  policy.copies_answers = finds_unused_parameters(job);
   policy.tensor = parallelism.tensor;
   policy.expert = parallelism.expert;
   policy.whole_experts = parallelism.whole_experts();

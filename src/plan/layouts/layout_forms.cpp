@@ -8,6 +8,7 @@
 #include "memest/memory/state_ledger.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "memest/spec/parallel/replicas.hpp"
 
 namespace memest {
 namespace {
@@ -182,10 +183,11 @@ std::vector<ModelPart> LayoutForms::parts_of(const Part& part) const {
 }
 
 LayoutForms::GraphKey LayoutForms::key_of(const DeviceOfSearch& device, const Parallelism& layout,
-                                          const Part& part) {
+                                          const Part& part) const {
   const GpuSpec& gpu = *device.gpu;
+  constexpr std::int64_t kSeveral = 2;
   return {device.device.capability, gpu.multiprocessors ? gpu.multiprocessors->value : 0,
-          layout.division(), part};
+          layout.division(), part, std::min(reporting_ranks(*job_.training, layout), kSeveral)};
 }
 
 const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& device,
@@ -193,6 +195,7 @@ const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& 
   return *graphs_.at({key, micro_batch}, [&] {
     const Job job = job_for(device, layout, {micro_batch, 1});
     LoweringPolicy policy = policy_of(job, std::min(key.part.rank, layout.pipeline - 1));
+    policy.reporting = key.reporting;
     if (key.part.pipeline > 1 && alike(layout)) policy.parts = parts_of(key.part);
     Lowered lowered = lower(job.model, policy);
     // A letter of the formulas: the same for whichever micro-batch comes first.

@@ -125,6 +125,7 @@ class LayoutForms {
     std::int64_t multiprocessors = 0;
     LayerDivision division;
     Part part;
+    std::int64_t reporting = 1;  ///< ranks: several have the formulas of two
 
     auto operator<=>(const GraphKey&) const = default;
   };
@@ -178,8 +179,8 @@ class LayoutForms {
                             const BatchChoice& batch) const;
   [[nodiscard]] Part part_of(const Parallelism& layout, StagePlace place) const;
   [[nodiscard]] std::vector<ModelPart> parts_of(const Part& part) const;
-  [[nodiscard]] static GraphKey key_of(const DeviceOfSearch& device, const Parallelism& layout,
-                                       const Part& part);
+  [[nodiscard]] GraphKey key_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                const Part& part) const;
   const Lowered& graph_of(const GraphKey& key, const DeviceOfSearch& device,
                           const Parallelism& layout, std::int64_t micro_batch);
   /// A rank's form, but for its layout and batch.

@@ -252,11 +252,6 @@ const char* only_alone(const Job& job) {
   }
   if (model.low_rank) return "factorised layers on several GPUs are not available yet";
   if (model.vision) return "plans of a model with images on several GPUs are not available yet";
-  if (job.training && row_of(job.training->implementation.loop).takes_tiles) {
-    return row_of(job.training->implementation.loop).prefers
-               ? "DPOTrainer on several GPUs is not available yet"
-               : "SFTTrainer on several GPUs is not available yet";
-  }
   return nullptr;
 }
 

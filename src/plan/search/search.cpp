@@ -21,7 +21,7 @@
 namespace memest {
 namespace {
 
-/// Candidates are followed event by event: on one GPU they are few.
+/// Candidates are followed event by event: on one GPU, or as replicas, they are few.
 bool is_followed(const Job& job) {
   const auto& adapter = job.model.adapter;
   const bool prefers = job.training && row_of(job.training->implementation.loop).prefers;

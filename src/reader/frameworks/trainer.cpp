@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/rules.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/text/scalar.hpp"
@@ -33,13 +34,27 @@ constexpr std::array kTrainerRules = {
 
 // TRL's SFTTrainer and DPOTrainer (trl 1.16), around that Trainer: beside what no run of it was
 // recorded.
-constexpr std::array<std::string_view, 4> kRecordedPrecisions = {"amp-bf16", "bf16-autocast",
-                                                                 "bf16", "fp32"};
+constexpr std::array<std::string_view, 5> kRecordedPrecisions = {
+    "amp-bf16", "bf16-autocast", "bf16", "fp32", "accelerate-fsdp2-bf16"};
 
 constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "embed_out"};
 
+/// One GPU without any sharding, whole replicas alone, or FSDP2 of a model that SFTTrainer trains
+/// whole.
+bool divides_as_recorded(const Job& job) {
+  const Parallelism& parallelism = job.parallelism;
+  if (parallelism.ranks() != parallelism.data) return false;
+  if (shards_by<ReplicasOfDdp>(job) || shards_by<Unsharded>(job)) return true;
+  const bool alone = parallelism.shard_ranks() == parallelism.data && parallelism.data > 1;
+  return shards_by<RowShards>(job) && alone && !job.model.adapter &&
+         !row_of(job.training->implementation.loop).prefers;
+}
+
 constexpr NotRecorded kNotUnderTrl[] = {
     {[](const Job& job) { return !job.training.has_value(); }, "without training", ""},
+    {[](const Job& job) { return !divides_as_recorded(job); },
+     "over several GPUs in another way than as whole replicas (DistributedDataParallel)",
+     "leave 'fsdp', 'zero', 'tensor', 'pipeline' and 'context' out"},
     {[](const Job& job) {
        return std::ranges::find(kRecordedPrecisions, job.training->recipe.name) ==
               kRecordedPrecisions.end();
@@ -90,7 +105,7 @@ void check_trl(const Value& root, const Job& job, Diagnostics& diagnostics) {
     diagnostics.push_back(error_at(written.span, "a batch of pairs has an even number of sequences",
                                    "set 'micro_batch' to twice per_device_train_batch_size"));
   }
-  constexpr Beside kRecorded[] = {Beside::other_program, Beside::other_loop};
+  constexpr Beside kRecorded[] = {Beside::other_program, Beside::other_loop, Beside::several_gpus};
   refuse_unrecorded(
       {.noun = loop.title.data(), .key = "loop", .written = written, .recorded = kRecorded},
       kNotUnderTrl, job, diagnostics);

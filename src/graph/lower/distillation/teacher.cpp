@@ -61,6 +61,7 @@ LoweringPolicy policy_of_teacher(const LoweringPolicy& student) {
   policy.frozen = student.teacher->use != TeacherUse::reference;
   policy.reference_is_model = student.teacher->use == TeacherUse::own_reference;
   policy.dropout = false;
+  policy.copies_answers = false;  // no wrapper is around it
   policy.key_value_cache = false;
   policy.embeddings_want_gradient = false;
   policy.end = ForwardEnd::logits;

@@ -41,6 +41,39 @@ bool makes_masks(const DecoderContext& context) {
   });
 }
 
+// The last token predicts nothing, the first is none's target.
+HeadAnswer answer_of_model(BlockBuilder& block, const DecoderContext& context,
+                           const HeadCall& call) {
+  const Dimensions& dims = context.dims;
+  const Shape shape = {dims.b, dims.s - Expr(1)};
+  const Expr tokens = shape[0] * shape[1];
+  Frame forward(block);
+  forward.local(call.hidden);
+  block.let_input_go();
+  HeadAnswer answer;
+  answer.mask = forward.local(
+      compute(block, OpKind::mask, {call.labels}, {{"labels", "mask"}, shape, DType::boolean}));
+  const TensorId predicting = slice(block, {"last_hidden_state", "predicting"}, call.hidden,
+                                    {dims.b, shape[1], dims.embedding});
+  const TensorId rows = selected_rows(
+      block, {"last_hidden_state", predicting, answer.mask, {tokens, dims.embedding}});
+  const TensorId labels = block.alias({"labels", "shifted"}, call.labels, shape);
+  const TensorId targets = selected_rows(block, {"labels", labels, answer.mask, {tokens}});
+  const TargetScores scores = scores_of_tiles(block, context, {rows, targets}, call.asked);
+  {
+    Frame generator(block);
+    generator.local(scores.log_probs);
+    answer.log_probs = scattered(block, {"log_probs", scores.log_probs, answer.mask});
+    const std::vector<std::string_view> names = names_of(call.asked);
+    for (std::size_t i = 0; i < scores.others.size(); ++i) {
+      generator.local(scores.others[i]);
+      answer.others.push_back(scattered(block, {names[i], scores.others[i], answer.mask}));
+    }
+  }
+  own_loss(block, answer);
+  return answer;
+}
+
 }  // namespace
 
 bool takes_tiles(const DecoderContext& context) {
@@ -101,35 +134,11 @@ TensorId counted_flags(BlockBuilder& block, Place place, TensorId flags) {
   return count;
 }
 
-// The last token predicts nothing, the first is none's target.
 HeadAnswer fused_head(BlockBuilder& block, const DecoderContext& context, const HeadCall& call) {
-  const Dimensions& dims = context.dims;
-  const Shape shape = {dims.b, dims.s - Expr(1)};
-  const Expr tokens = shape[0] * shape[1];
-  Frame forward(block);
-  forward.local(call.hidden);
-  block.let_input_go();
-  HeadAnswer answer;
-  answer.mask = forward.local(
-      compute(block, OpKind::mask, {call.labels}, {{"labels", "mask"}, shape, DType::boolean}));
-  const TensorId predicting = slice(block, {"last_hidden_state", "predicting"}, call.hidden,
-                                    {dims.b, shape[1], dims.embedding});
-  const TensorId rows = selected_rows(
-      block, {"last_hidden_state", predicting, answer.mask, {tokens, dims.embedding}});
-  const TensorId labels = block.alias({"labels", "shifted"}, call.labels, shape);
-  const TensorId targets = selected_rows(block, {"labels", labels, answer.mask, {tokens}});
-  const TargetScores scores = scores_of_tiles(block, context, {rows, targets}, call.asked);
-  {
-    Frame generator(block);
-    generator.local(scores.log_probs);
-    answer.log_probs = scattered(block, {"log_probs", scores.log_probs, answer.mask});
-    const std::vector<std::string_view> names = names_of(call.asked);
-    for (std::size_t i = 0; i < scores.others.size(); ++i) {
-      generator.local(scores.others[i]);
-      answer.others.push_back(scattered(block, {names[i], scores.others[i], answer.mask}));
-    }
-  }
-  own_loss(block, answer);
+  HeadAnswer answer = answer_of_model(block, context, call);
+  if (context.policy.stored) cast_model_answer(block, answer, context.policy.weights);
+  block.ops().back().ends_autocast = true;
+  if (context.policy.copies_answers) copy_model_answer(block, answer);
   return answer;
 }
 

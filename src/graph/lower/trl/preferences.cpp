@@ -57,6 +57,7 @@ class PreferenceLoss {
  public:
   PreferenceLoss(BlockBuilder& block, const DecoderContext& context)
       : block_(block),
+        context_(context),
         dims_(context.dims),
         pairs_{Expr(context.policy.micro_batch / 2)},
         tokens_{pairs_[0], context.dims.s - Expr(1)},
@@ -81,13 +82,12 @@ class PreferenceLoss {
     const auto of_reference = [&](std::string_view name) {
       return block_.alias({"reference", name}, reference, pairs_);
     };
-    const std::vector<TensorId> parts =
-        split(block_, "log_probs", log_probs,
-              {{{"log_probs", "chosen"}, pairs_}, {{"log_probs", "rejected"}, pairs_}});
+    parts_ = split(block_, "log_probs", log_probs,
+                   {{{"log_probs", "chosen"}, pairs_}, {{"log_probs", "rejected"}, pairs_}});
     const TensorId chosen =
-        local(subtract(block_, {"chosen", "log-ratio"}, parts[0], of_reference("chosen")));
+        local(subtract(block_, {"chosen", "log-ratio"}, parts_[0], of_reference("chosen")));
     const TensorId rejected =
-        local(subtract(block_, {"rejected", "log-ratio"}, parts[1], of_reference("rejected")));
+        local(subtract(block_, {"rejected", "log-ratio"}, parts_[1], of_reference("rejected")));
     const TensorId delta = local(subtract(block_, {"delta", "score"}, chosen, rejected));
     const TensorId scaled = scale(block_, {"delta", "times beta"}, delta);
     const TensorId sigmoid = function(block_, {"delta", "log-sigmoid"}, Keeps::input, scaled);
@@ -109,18 +109,37 @@ class PreferenceLoss {
     return made(OpKind::reduce, name, of, {{Expr(1)}, dtype});
   }
 
-  /// The trainer logs this, gathered of one rank.
+  TensorId gathered(std::string_view name, TensorId own, Gathered kind = Gathered::number) {
+    return gathered_report(block_, context_, {{kReported, name}, own, kind});
+  }
+  /// x = gather(x).sum(): the name takes what all ranks have together.
+  TensorId sum_in_place(std::string_view gather, std::string_view sum, TensorId own) {
+    Frame name(block_);
+    name.local(own);
+    return number(sum, block_.dtype_of(own), {gathered(gather, own)});
+  }
+  /// A name for what all ranks have, each a number a pair; where one rank does it is `own`'s.
+  TensorId of_ranks(std::string_view name, TensorId own) {
+    const TensorId all = gathered(name, own, Gathered::vector);
+    return all == own ? own : local(all);
+  }
+  void mean_of_ranks(std::string_view name, std::string_view mean, TensorId own) {
+    number(mean, DType::fp32, {of_ranks(name, own)});
+  }
+
+  /// The trainer logs this, gathered of all ranks.
   void report() {
     {
       Frame counted(block_);
       const TensorId tokens = counted.local(report_entropy());
       number("some", DType::boolean, {tokens});
       number("mean entropy", DType::fp32, {tokens});
-      number("tokens of all ranks", DType::int64, {number("tokens", DType::int64)});
+      number("tokens of all ranks", DType::int64,
+             {gathered("gathered tokens", number("tokens", DType::int64))});
       report_logits();
       const TensorId flags = made(OpKind::mask, "chosen", {}, {tokens_, DType::boolean});
       hits_ = local(made(OpKind::mask, "hits", {flags}, {tokens_, DType::boolean}));
-      chosen_ = local(number("chosen tokens", DType::int64));
+      chosen_ = number("chosen tokens", DType::int64);
     }
     report_accuracy();
     report_rewards();
@@ -132,8 +151,8 @@ class PreferenceLoss {
         made(OpKind::multiply, "entropies", {}, {{dims_.b, tokens_[1]}, DType::fp32});
     const TensorId entropy = number("entropy", DType::fp32, {entropies});
     const TensorId tokens = number("completion tokens", DType::int64);
-    local(number("entropy of all ranks", DType::fp32, {entropy}));
-    return number("completion tokens of all ranks", DType::int64, {tokens});
+    local(sum_in_place("gathered entropy", "entropy of all ranks", entropy));
+    return sum_in_place("gathered completion tokens", "completion tokens of all ranks", tokens);
   }
 
   /// The sum of the mean logits of an answer's tokens, and their number.
@@ -149,12 +168,14 @@ class PreferenceLoss {
     std::vector<TensorId> sums;
     sum_logits("chosen logits", sums);
     sum_logits("rejected logits", sums);
-    for (const TensorId sum : sums) number("of all ranks", block_.dtype_of(sum), {sum});
+    for (const TensorId sum : sums) sum_in_place("gathered logits", "of all ranks", sum);
   }
 
   void report_accuracy() {
-    const TensorId correct = local(counted_flags(block_, {kReported, "correct"}, hits_));
-    const TensorId all = local(number("all chosen tokens", DType::int64, {chosen_}));
+    const TensorId correct =
+        local(gathered("gathered correct", counted_flags(block_, {kReported, "correct"}, hits_)));
+    const TensorId tokens = local(gathered("gathered chosen tokens", chosen_));
+    const TensorId all = local(number("all chosen tokens", DType::int64, {tokens}));
     number("some chosen", DType::boolean, {all});
     const TensorId sum = number("all correct", DType::int64, {correct});
     number("accuracy", DType::fp32, {sum, all});
@@ -167,22 +188,30 @@ class PreferenceLoss {
     };
     const TensorId chosen = local(of_pairs(OpKind::scale, "chosen rewards", {}));
     const TensorId rejected = local(of_pairs(OpKind::scale, "rejected rewards", {}));
-    number("chosen reward", DType::fp32, {chosen});
-    number("rejected reward", DType::fp32, {rejected});
+    const TensorId all_chosen = of_ranks("all chosen rewards", chosen);
+    const TensorId all_rejected = of_ranks("all rejected rewards", rejected);
+    number("chosen reward", DType::fp32, {all_chosen});
+    number("rejected reward", DType::fp32, {all_rejected});
     const TensorId wins = made(OpKind::mask, "wins", {chosen, rejected}, {pairs_, DType::boolean});
     const TensorId accuracies = local(of_pairs(OpKind::cast, "reward accuracies", {wins}));
-    number("reward accuracy", DType::fp32, {accuracies});
+    mean_of_ranks("all reward accuracies", "reward accuracy", accuracies);
     const TensorId margins = local(of_pairs(OpKind::add, "margins", {chosen, rejected}));
-    number("margin", DType::fp32, {margins});
-    number("chosen log-probability", DType::fp32);
-    number("rejected log-probability", DType::fp32);
+    mean_of_ranks("all margins", "margin", margins);
+    report_log_probs("all chosen log-probabilities", "chosen log-probability", parts_[0]);
+    report_log_probs("all rejected log-probabilities", "rejected log-probability", parts_[1]);
+  }
+
+  void report_log_probs(std::string_view gather, std::string_view mean, TensorId own) {
+    number(mean, DType::fp32, {gathered(gather, own, Gathered::vector)});
   }
 
   BlockBuilder& block_;
+  const DecoderContext& context_;
   const Dimensions& dims_;
   Shape pairs_;
   Shape tokens_;  ///< of one answer of each pair
   Frame function_;
+  std::vector<TensorId> parts_;  ///< log-probabilities of chosen and rejected sequences
   TensorId hits_ = 0;
   TensorId chosen_ = 0;
 };
@@ -199,7 +228,8 @@ Block sequence_log_probs_block(const DecoderContext& context) {
   for (const TensorId id : answer.others) block.answer(id);
   block.answer(answer.own_loss.loss);
   // The graph of that loss keeps its number of targets.
-  if (context.policy.gradients) block.answer(answer.own_loss.targets);
+  const std::optional<TensorId>& targets = answer.own_loss.targets;
+  if (context.policy.gradients && targets) block.answer(*targets);
   return std::move(block).take(answer.log_probs);
 }
 

@@ -24,27 +24,48 @@ TensorId divided(BlockBuilder& block, Place place, TensorId x, TensorId by) {
   return out;
 }
 
-/// The trainer logs entropy, accuracy and the number of tokens, gathered of one rank.
-void report(BlockBuilder& block, const DecoderContext& context, const HeadAnswer& answer,
-            Frame& function) {
-  const auto summed = [&](std::string_view name, TensorId own) {
-    return function.local(reduced_to_number(block, {kReport, name}, own, block.dtype_of(own)));
+/// The trainer logs entropy, accuracy and the number of tokens, gathered of all ranks.
+class SftReport {
+ public:
+  SftReport(BlockBuilder& block, const DecoderContext& context)
+      : block_(block), context_(context) {}
+
+  void write(const HeadAnswer& answer, Frame& function) {
+    const TensorId valid = function.local(
+        summed({"gathered targets", "targets of all ranks"}, counted("targets", answer.mask)));
+    const TensorId entropy = function.local(
+        summed({"gathered entropy", "entropy of all ranks"},
+               number("entropy", answer.others[0], block_.dtype_of(answer.others[0]))));
+    const TensorId correct = function.local(
+        summed({"gathered correct", "correct of all ranks"}, counted("correct", answer.others[1])));
+    number("some", valid, DType::boolean);
+    number("mean entropy", entropy, block_.dtype_of(entropy));
+    number("some again", valid, DType::boolean);
+    number("accuracy", correct, DType::fp32);
+    const TensorId ids = block_.shared("token ids", context_.dims.rows(), DType::int64);
+    summed({"gathered tokens", "tokens of all ranks"}, number("tokens", ids, DType::int64));
+  }
+
+ private:
+  struct Names {
+    std::string_view gathered;
+    std::string_view sum;
   };
-  const TensorId valid =
-      summed("targets of all ranks", counted_flags(block, {kReport, "targets"}, answer.mask));
-  const TensorId entropy =
-      summed("entropy of all ranks",
-             reduced_to_number(block, {kReport, "entropy"}, answer.others[0], DType::fp32));
-  const TensorId correct =
-      summed("correct of all ranks", counted_flags(block, {kReport, "correct"}, answer.others[1]));
-  reduced_to_number(block, {kReport, "some"}, valid, DType::boolean);
-  reduced_to_number(block, {kReport, "mean entropy"}, entropy, DType::fp32);
-  reduced_to_number(block, {kReport, "some again"}, valid, DType::boolean);
-  reduced_to_number(block, {kReport, "accuracy"}, correct, DType::fp32);
-  const TensorId ids = block.shared("token ids", context.dims.rows(), DType::int64);
-  const TensorId tokens = reduced_to_number(block, {kReport, "tokens"}, ids, DType::int64);
-  reduced_to_number(block, {kReport, "tokens of all ranks"}, tokens, DType::int64);
-}
+
+  TensorId number(std::string_view name, TensorId of, DType dtype) {
+    return reduced_to_number(block_, {kReport, name}, of, dtype);
+  }
+  TensorId counted(std::string_view name, TensorId flags) {
+    return counted_flags(block_, {kReport, name}, flags);
+  }
+  TensorId summed(const Names& names, TensorId own) {
+    const TensorId all = gathered_report(block_, context_, {{kReport, names.gathered}, own});
+    return number(names.sum, all, block_.dtype_of(all));
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+};
 
 }  // namespace
 
@@ -57,7 +78,7 @@ Block sft_loss_block(const DecoderContext& context) {
     Frame function(block);
     const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
     const HeadAnswer answer = fused_head(block, context, {hidden, ids, {true, false}});
-    function.local(answer.own_loss.targets);
+    if (answer.own_loss.targets) function.local(*answer.own_loss.targets);
     function.local(answer.own_loss.loss);
     function.local(answer.log_probs);
     for (const TensorId id : answer.others) function.local(id);
@@ -68,7 +89,7 @@ Block sft_loss_block(const DecoderContext& context) {
     const TensorId mean = divided(block, {"loss", "mean"}, sum, targets);
     // average_tokens_across_devices: times the number of processes.
     loss = scale(block, {"loss"}, mean);
-    report(block, context, answer, function);
+    SftReport(block, context).write(answer, function);
   }
   return std::move(block).take(loss);
 }

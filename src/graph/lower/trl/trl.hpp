@@ -2,6 +2,7 @@
 // make log-probabilities of the targets without whole logits.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -60,7 +61,7 @@ struct HeadAnswer {
   TensorId log_probs = 0;
   std::vector<TensorId> others;
   struct OwnLoss {
-    TensorId targets = 0;  ///< their number, at least one
+    std::optional<TensorId> targets = {};  ///< their number, at least one; absent: a graph's alone
     TensorId loss = 0;
   };
   OwnLoss own_loss;  ///< which nothing reads
@@ -70,7 +71,21 @@ struct HeadCall {
   TensorId labels = 0;  ///< by tokens
   AskedNumbers asked = {};
 };
+/// As DistributedDataParallel answers it where it looks for unused parameters.
+void copy_model_answer(BlockBuilder& block, HeadAnswer& answer);
+/// As FSDP2 answers it under accelerate's policy, in the gathered type.
+void cast_model_answer(BlockBuilder& block, HeadAnswer& answer, DType type);
+/// `answer` is the wrapper's, where there is one, behind autocast.
 HeadAnswer fused_head(BlockBuilder& block, const DecoderContext& context, const HeadCall& call);
+
+/// A number or vector as every rank has it, one after another; `own` where one rank reports.
+enum class Gathered : std::uint8_t { number, vector };
+struct Reported {
+  Place place;
+  TensorId own = 0;
+  Gathered kind = Gathered::number;
+};
+TensorId gathered_report(BlockBuilder& block, const DecoderContext& context, const Reported& part);
 
 /// torch.sum of booleans, which sums them as integers of 64 bits.
 TensorId counted_flags(BlockBuilder& block, Place place, TensorId flags);

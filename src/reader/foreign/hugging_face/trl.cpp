@@ -29,8 +29,8 @@ std::optional<HalfType> loaded_type(const ForeignImport& file) {
 
 constexpr std::string_view kCodes = "load_in_4bit";
 
-/// Whether SFTTrainer's own loss is known: of release 1.16 on one GPU, beside what runs of it were
-/// recorded with (reader/frameworks/trainer.cpp).
+/// Whether SFTTrainer's own loss is known: of release 1.16 on one GPU or as replicas, beside what
+/// runs of it were recorded with (reader/frameworks/trainer.cpp).
 bool follows_loss(const ForeignImport& file) {
   constexpr std::string_view kOthers[] = {"packing",
                                           "padding_free",
@@ -40,14 +40,13 @@ bool follows_loss(const ForeignImport& file) {
                                           "torch_compile",
                                           "activation_offloading",
                                           "gradient_checkpointing_kwargs.use_reentrant"};
-  const bool alone = file.count("launch.num_processes").value_or(1) == 1 && !has_deepspeed(file) &&
-                     !has_fsdp(file);
+  const bool replicated = !has_deepspeed(file) && !has_fsdp(file);
   const bool sdpa = file.text("attn_implementation", "sdpa") == "sdpa";
   const bool fp16 =
       loaded_type(file) == HalfType::fp16 || autocast_of(file, HalfType::bf16) == HalfType::fp16;
   const bool older = file.find("max_seq_length") != nullptr;
   const bool whole = file.find("lora_modules_to_save") != nullptr;
-  return alone && sdpa && !fp16 && !older && !whole &&
+  return replicated && sdpa && !fp16 && !older && !whole &&
          std::ranges::none_of(kOthers, [&file](std::string_view key) { return file.flag(key); });
 }
 
@@ -72,7 +71,7 @@ void write_job(ForeignImport& file) {
     file.note(
         "it is read as a file of trl sft: every sequence counts as full, and every token has a "
         "loss",
-        "--set training.implementation.loop=trainer for several GPUs, with the model's loss");
+        "--set training.implementation.loop=trainer for the model's loss, over whole logits");
     return;
   }
   file.note("it is read as a file of trl sft, whose own loss and metrics are not followed",

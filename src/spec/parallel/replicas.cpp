@@ -1,0 +1,28 @@
+#include "memest/spec/parallel/replicas.hpp"
+
+#include <variant>
+
+#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+
+namespace memest {
+
+// transformers 5.17, Trainer._build_accelerator_args: what ddp_find_unused_parameters is where
+// nothing is written. With it DDP ends at a reentrant checkpoint ("marked as ready twice"): who
+// runs one has turned it off.
+bool finds_unused_parameters(const Job& job) {
+  if (!job.training || !row_of(job.training->implementation.loop).accelerate) return false;
+  if (!shards_by<ReplicasOfDdp>(job)) return false;
+  const Recompute& recompute = job.training->recompute;
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  if (full != nullptr && full->reentrant) return false;
+  return job.model.adapter || std::holds_alternative<NoRecompute>(recompute);
+}
+
+// trl 1.16, SFTTrainer.compute_loss and DPOTrainer._compute_loss: accelerator.gather_for_metrics.
+std::int64_t reporting_ranks(const TrainingSpec& training, const Parallelism& parallelism) {
+  return row_of(training.implementation.loop).takes_tiles ? parallelism.data : 1;
+}
+
+}  // namespace memest
