@@ -7,6 +7,7 @@
 #include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/float8_rows.hpp"
+#include "memest/spec/parallel/replicas.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {

@@ -12,8 +12,9 @@ namespace memest {
 // nothing is written. With it DDP ends at a reentrant checkpoint ("marked as ready twice"): who
 // runs one has turned it off.
 bool finds_unused_parameters(const Job& job) {
-  if (!job.training || !row_of(job.training->implementation.loop).accelerate) return false;
-  if (!shards_by<ReplicasOfDdp>(job)) return false;
+  if (!job.training || !shards_by<ReplicasOfDdp>(job)) return false;
+  if (job.parallelism.ddp.finds_unused) return *job.parallelism.ddp.finds_unused;
+  if (!row_of(job.training->implementation.loop).accelerate) return false;
   const Recompute& recompute = job.training->recompute;
   const auto* full = std::get_if<FullRecompute>(&recompute);
   if (full != nullptr && full->reentrant) return false;
