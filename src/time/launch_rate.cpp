@@ -10,8 +10,8 @@ namespace {
 /// 14.3 in GPT-2's, a processor's own time where a device takes none.
 constexpr double kGraphShare = 1.28;
 
-/// The same of a backward's launch over such a forward's: 9.4 over 14.8 µs in LLaMA's layers, 14.0
-/// over 26.7 in GPT-2's.
+/// Host seconds of a backward's launch over such a forward's: 9.4 over 14.8 µs in LLaMA's layers,
+/// 14.0 over 26.7 in GPT-2's.
 constexpr double kBackwardShare = 0.58;
 
 /// The slower host of two virtual machines that steps were recorded on, by those that wait for

@@ -275,18 +275,16 @@ void TrainingLoop::forward(const Batch& batch) {
   HeldStorage answered = recorder_.adopt(engine_.loss());
   const StorageId wrapped = engine_.take_wrapped_loss();
   // A distillation's end with the function that took the loss.
-  HeldStorage logits;
-  if (teacher_ == nullptr) logits = recorder_.adopt(engine_.logits());
+  HeldStorage logits = teacher_ == nullptr ? recorder_.adopt(engine_.logits()) : HeldStorage();
   HeldVector outputs;
   // Around a model whose loss is taken outside of it, the copies are operations.
   const bool copies =
       engine_.copies_answers() && !row_of(training_.implementation.loop).takes_tiles;
   // The loop's autocast stands around the wrapper, accelerate's within.
   if (copies && !habits_.widens_outputs) copy_answers({answered, logits, outputs});
-  if (!copies) {
+  if (!copies)
     for (const Answered& other : engine_.take_answered())
       outputs.push_back(recorder_.adopt(other.storage));
-  }
   Loss loss;
   loss.scalar = wrapped == kNoStorage ? divided_loss(answered.id()) : recorder_.adopt(wrapped);
   if (habits_.counts_targets) {

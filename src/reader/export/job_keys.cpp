@@ -1,32 +1,17 @@
 #include "reader/export/job_keys.hpp"
 
 #include <algorithm>
-#include <concepts>
 #include <functional>
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "reader/export/adapter_key.hpp"
+#include "reader/export/written.hpp"
 #include "reader/frameworks/pipeline_layout.hpp"
 
 namespace memest {
 namespace {
-
-constexpr std::string_view kNoneWord = "none";
-
-std::string written_as(std::string_view word) { return std::string(word); }
-std::string written_as(std::int64_t number) { return std::to_string(number); }
-/// No pointer: a literal is a word.
-template <std::same_as<bool> Flag>
-std::string written_as(Flag flag) {
-  return flag ? "true" : "false";
-}
-
-std::string list(const std::vector<std::string>& words) {
-  std::string all;
-  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  return "[" + all + "]";
-}
 
 const TrainingSpec& training(const Job& job) { return *job.training; }
 const Parallelism& layout(const Job& job) { return job.parallelism; }
@@ -52,46 +37,6 @@ std::string dropout(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   return training(job).dropout || (decoder != nullptr && decoder->dropout == Dropout{}) ? "own"
                                                                                         : "off";
-}
-
-std::string prompt(const Adapter& adapter) {
-  std::string keys = "{" + std::string(name_of(adapter.kind)) +
-                     ": {num_virtual_tokens: " + written_as(adapter.virtual_tokens);
-  if (adapter.encoder_hidden_size > 0) {
-    keys += ", encoder_hidden_size: " + written_as(adapter.encoder_hidden_size);
-  }
-  return keys + "}}";
-}
-
-/// Parts of a multimodal model that are frozen or, beside an adapter, have none.
-std::vector<std::string> parts_of_images(const Job& job) {
-  std::vector<std::string> parts;
-  if (!job.model.vision) return parts;
-  const FrozenParts& frozen = job.model.vision->frozen;
-  if (frozen.tower) parts.emplace_back("vision_tower");
-  if (frozen.projector) parts.emplace_back("multi_modal_projector");
-  if (frozen.decoder) parts.emplace_back("language_model");
-  return parts;
-}
-
-std::string adapter(const Job& job) {
-  const auto& adapter = job.model.adapter;
-  if (!adapter) return written_as(kNoneWord);
-  if (adapter->is_prompt()) return prompt(*adapter);
-  const bool scales = adapter->kind == AdapterKind::ia3;
-  std::string keys = "{" + std::string(name_of(adapter->kind)) + ": {";
-  if (!scales) keys += "rank: " + written_as(adapter->rank) + ", ";
-  keys += "targets: " + list(adapter->targets);
-  if (scales) keys += ", feedforward: " + list(adapter->scaled_inputs);
-  if (adapter->dropout > 0) keys += ", dropout: " + plain_decimal(adapter->dropout);
-  keys += ", dtype: " + written_as(name_of(adapter->dtype));
-  if (const auto parts = parts_of_images(job); !parts.empty()) {
-    keys += ", exclude: " + list(parts);
-  }
-  if (!adapter->whole_modules.empty()) {
-    keys += ", modules_to_save: " + list(adapter->whole_modules);
-  }
-  return keys + "}}";
 }
 
 std::string float8(const Job& job) {
@@ -230,7 +175,7 @@ constexpr JobKey kTrainingKeys[] = {
        return written_as(logits ? "sum-of-logits" : "cross-entropy");
      }},
     {"training.dropout", dropout},
-    {"training.adapter", adapter},
+    {"training.adapter", adapter_text},
     {"training.float8", float8},
     {"training.images", images},
     {"training.image_size", image_size},

@@ -98,6 +98,18 @@ Shape own_rows(const DecoderContext& context) {
                                       : context.dims.rows();
 }
 
+/// The rows of `tokens`, behind a prompt's where there is one.
+TensorId embedded(BlockBuilder& block, const DecoderContext& context, TensorId tokens) {
+  TensorId x = token_rows(block, context, tokens);
+  const bool scaled = context.decoder.scaled_embedding;
+  // The hook that wants gradients is the embedding's module's, which Gemma's multiplies in.
+  const bool scales_within = scaled && context.habits.scale_is_tensor;
+  if (scales_within) x = scale_embedding(block, context, x);
+  if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
+  if (scaled && !scales_within) x = scale_embedding(block, context, x);
+  return context.virtual_tokens() > 0 ? prompted(block, context, tokens, x) : x;
+}
+
 }  // namespace
 
 void write_positions(BlockBuilder& block, const DecoderContext& context) {
@@ -110,26 +122,19 @@ Block embedding_block(const DecoderContext& context) {
   const DecoderSpec& decoder = context.decoder;
   const Dimensions& dims = context.dims;
   BlockBuilder block("embedding", context.precision());
-  const bool prompts = context.virtual_tokens() > 0;
   const TensorId tokens = block.shared("token ids", own_rows(context), DType::int64);
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const PositionIds counts = context.program.position_ids;
   const bool counts_first = learned && counts == PositionIds::counted_first;
   TensorId ids = counts_first ? counted_positions(block, context) : 0;
-  TensorId x = token_rows(block, context, tokens);
-  // The hook is the embedding's module's, which Gemma's multiplies in.
-  const bool scales_within = decoder.scaled_embedding && context.habits.scale_is_tensor;
-  if (scales_within) x = scale_embedding(block, context, x);
-  if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
-  if (decoder.scaled_embedding && !scales_within) x = scale_embedding(block, context, x);
-  if (prompts) x = prompted(block, context, tokens, x);
+  TensorId x = embedded(block, context, tokens);
   if (context.vision != nullptr) {
     block.outlive(x, kTextEmbeddings);
     return std::move(block).take(x);
   }
   const bool projects = decoder.embedding_size != decoder.hidden_size;
   const bool renames = context.habits.renames_embedding;
-  const bool names = context.program.names_results && !prompts;
+  const bool names = context.program.names_results && context.virtual_tokens() == 0;
   if (names && !projects && !renames) block.outlive(x, "input embeddings");
   const bool of_mask = context.habits.positions_from_mask;
   const bool alibi =
