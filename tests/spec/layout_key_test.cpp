@@ -17,8 +17,8 @@ namespace {
 /// here.
 template <class Visit>
 void each_member(DataParallelBuckets& buckets, const Visit& visit) {
-  auto& [cap, views] = buckets;
-  visit(cap), visit(views);
+  auto& [cap, views, unused] = buckets;
+  visit(cap), visit(views), visit(unused);
 }
 template <class Visit>
 void each_member(DeepSpeed& settings, const Visit& visit) {
