@@ -253,7 +253,9 @@ TEST_CASE("an evaluation drops nothing out and keeps nothing", "[timeline]") {
 
 TEST_CASE("DDP holds a second copy of the gradients in its buckets", "[timeline]") {
   Job job = one_step();
-  const Graph graph = graph_of({scaled_batch(), sum_of_input()});
+  Graph graph = graph_of({scaled_batch(), sum_of_input()});
+  // The first bucket has what the model defines.
+  graph.parameters.parameters = {{.name = "first.w", .shape = {8}}};
   const auto sum_of = [](const Timeline& timeline, Origin origin) {
     std::int64_t bytes = 0;
     for (const Storage& storage : timeline.storages) {

@@ -374,7 +374,8 @@ TEST_CASE("files of Hugging Face's programs are read back beside what they leave
             "precision: amp-bf16, adapter: {lora: {rank: 16, targets: [q_proj, v_proj]}}",
             "{data: 2}"},
            {"accelerate",
-            "precision: bf16, optimizer: adamw-8bit, adapter: {lora: {rank: 8, targets: [q_proj]}}",
+            "precision: amp-bf16, optimizer: adamw-8bit, adapter: {lora: {rank: 8, targets: "
+            "[q_proj]}}",
             "{}"},
            {"accelerate", "precision: amp-bf16", "{data: 8, fsdp: {version: 2, init: meta}}"},
            {"accelerate", "precision: mixed-fp32-grad",
