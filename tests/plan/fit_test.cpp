@@ -196,6 +196,20 @@ TEST_CASE("a micro-batch is halved beside as many more micro-steps") {
                                   {"training.micro_batch=1", "training.gradient_accumulation=16"}});
 }
 
+TEST_CASE("DPOTrainer is told of pairs of sequences") {
+  const Job job = read_job(request_with("llama-3.2-1b",
+                                        {"training.implementation={name: transformers, loop: dpo}",
+                                         "training.precision=bf16", "training.micro_batch=4",
+                                         "training.global_batch=4"}))
+                      .value();
+  std::vector<std::string> changes;
+  for (const Technique& technique : techniques_for(job)) {
+    if (technique.group == TechniqueGroup::micro_batch) changes.push_back(technique.change);
+  }
+  CHECK(changes == std::vector<std::string>{"TrainingArguments(per_device_train_batch_size=1, "
+                                            "gradient_accumulation_steps=2)"});
+}
+
 TEST_CASE("a fused optimizer is called as torch.optim has it") {
   const auto change_of = [](const char* optimizer) {
     const std::string set = "training.optimizer=" + std::string(optimizer);

@@ -110,6 +110,12 @@ TEST_CASE("what a Trainer's file leaves out has the program's own default") {
   CHECK(value_of(dora, "training.adapter.lora") == "nothing");
 }
 
+TEST_CASE("what the Trainer tells DistributedDataParallel is told") {
+  const auto tree = tree_of(trainer("ddp_find_unused_parameters: false\nddp_bucket_cap_mb: 50\n"));
+  CHECK(value_of(tree, "parallelism.ddp.find_unused_parameters") == "false");
+  CHECK(value_of(tree, "parallelism.ddp.bucket_mb") == "50");
+}
+
 TEST_CASE("an adapter_config.json says the adapter, alone and beside a Trainer's arguments") {
   const std::string prompt =
       "{\"peft_type\": \"PROMPT_TUNING\", \"task_type\": \"CAUSAL_LM\", \"num_virtual_tokens\": "
@@ -133,6 +139,11 @@ TEST_CASE("an adapter_config.json says the adapter, alone and beside a Trainer's
                 "{\"peft_type\": \"LORA\", \"r\": 16, \"target_modules\": [\"q_proj\"], "
                 "\"use_dora\": true, \"bias\": \"none\"}"}});
   CHECK(value_of(lora, "training.adapter.dora.rank") == "16");
+  // peft takes the model's own modules there, of which no key would be left.
+  CHECK(first_of(tree_of({{"adapter_config.json", "{\"peft_type\": \"IA3\"}"}})) ==
+        "the adapter 'IA3' without 'target_modules' is not available yet");
+  CHECK(first_of(tree_of({{"adapter_config.json", "{\"peft_type\": \"PROMPT_TUNING\"}"}})) ==
+        "the adapter 'PROMPT_TUNING' without 'num_virtual_tokens' is not available yet");
   const auto factory = tree_of({{"a.yaml", "model_name_or_path: gpt2\nfinetuning_type: lora\n"}});
   CHECK(value_of(factory, "training.recompute.full") == "reentrant:true");
   CHECK(value_of(factory, "training.adapter.lora.targets") == "c_attn c_proj c_fc");

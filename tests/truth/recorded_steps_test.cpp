@@ -10,6 +10,7 @@
 
 #include "memest/plan/estimate.hpp"
 #include "memest/reader/record.hpp"
+#include "plan/estimate/whole_model.hpp"
 
 namespace memest {
 namespace {
@@ -62,6 +63,23 @@ TEST_CASE("seconds of steps on one H200, whose products' law saw some of their s
   CHECK(errors[17] <= 0.07);
   // The others wait for the host, a virtual machine that launches at half the usual rate.
   CHECK(errors[24] <= 0.20);
+}
+
+TEST_CASE("No step of a model with images is faster than its GPU, or endless") {
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/multimodal.records.jsonl.gz");
+  REQUIRE(records.ok());
+  int timed = 0;
+  for (const Record& record : records.value()) {
+    if (!record.job || !record.job->training) continue;
+    const auto step = time_of_step(*record.job);
+    const auto* time = std::get_if<TimeEstimate>(&step);
+    if (time == nullptr) continue;
+    INFO(record.id);
+    CHECK(time->step.value() < 60);
+    CHECK(time->mfu < 1);
+    ++timed;
+  }
+  CHECK(timed == 127);
 }
 
 TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {

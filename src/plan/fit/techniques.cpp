@@ -109,11 +109,13 @@ class TechniqueList {
   /// Halves of the micro-batch: as many sequences a step in more micro-steps.
   void micro_batches() {
     const std::int64_t all = training_.micro_batch * training_.gradient_accumulation;
+    // A program of preferences counts pairs of sequences.
+    const std::int64_t in_one = row_of(training_.implementation.loop).prefers ? 2 : 1;
     for (std::int64_t b = training_.micro_batch / 2; b > 0; b /= 2) {
-      if (all % b != 0) continue;
+      if (all % b != 0 || b % in_one != 0) continue;
       const std::string sequences = std::to_string(b);
       const std::string steps = std::to_string(all / b);
-      std::string change = replaced(text(words_.micro_batch), "{b}", sequences);
+      std::string change = replaced(text(words_.micro_batch), "{b}", std::to_string(b / in_one));
       add({"micro-batch " + sequences + " × " + steps,
            TechniqueGroup::micro_batch,
            {"training.micro_batch=" + sequences, "training.gradient_accumulation=" + steps},

@@ -301,7 +301,9 @@ void add_convolution(OpWork& work, const Block& block, const Bindings& sizes,
   const std::int64_t each = size(weight, 1);
   // ConvTranspose2d's weight is [in, out / groups, ...], Conv2d's [out, in / groups, ...].
   const bool side_by_side = block.tensors[weight].shape.size() == 2;
-  const bool transposed = size(out, 1) != rows || size(image, 1) % each != 0;
+  // Patches of an image lie as rows of a sequence, [b, patches, out].
+  const bool as_rows = block.tensors[out].shape.size() == 3;
+  const bool transposed = !as_rows && (size(out, 1) != rows || size(image, 1) % each != 0);
   const std::int64_t groups = side_by_side ? 1 : size(transposed ? out : image, 1) / each;
   if (groups > 1 && each == 1) return add_streams(work, block, sizes, implementation);
   MatmulShape product{.operand = work.op->compute, .result = block.tensors[out].dtype};

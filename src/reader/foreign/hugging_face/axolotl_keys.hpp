@@ -46,6 +46,7 @@ inline constexpr std::string_view kAxolotlWords[] = {
     "fsdp_version",
     "torch_compile",
     "ddp_bucket_cap_mb",
+    "ddp_find_unused_parameters",
     "rl",
 };
 inline constexpr auto kAxolotlDeciding = all_derived(kAxolotlWords);
@@ -102,8 +103,6 @@ inline constexpr KeyRow kAxolotlRows[] = {
     refused_key("lora_fan_in_fan_out", "false|", "an adapter of transposed weights"),
     refused_key("model_quantization_config", "", "quantisation by another library"),
     not_followed("sample_packing", "false", "sequences of one length lie apart"),
-    not_followed("ddp_find_unused_parameters", "",
-                 "DistributedDataParallel is as the Trainer sets it where nothing is written"),
     not_followed("pretraining_sample_concatenation", "false", "sequences of one length lie apart"),
     not_followed("gradient_checkpointing_kwargs.*", "", "layers are recomputed as they are"),
     not_followed("val_set_size", "0|0.0", "evaluation between the steps takes memory of its own"),

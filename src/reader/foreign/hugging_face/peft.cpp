@@ -42,12 +42,14 @@ struct PeftType {
   std::string_view type;
   std::string_view own;
   std::span<const PeftKey> keys;
+  std::string_view needed;
 };
-constexpr PeftType kTypes[] = {{"IA3", "ia3", kOfVectors},
-                               {"VERA", "vera", kOfVera},
-                               {"PROMPT_TUNING", "prompt_tuning", kOfPrompt},
-                               {"P_TUNING", "p_tuning", kOfPrompt},
-                               {"PREFIX_TUNING", "prefix_tuning", kOfPrompt}};
+constexpr PeftType kTypes[] = {
+    {"IA3", "ia3", kOfVectors, "peft.target_modules"},
+    {"VERA", "vera", kOfVera, "peft.target_modules"},
+    {"PROMPT_TUNING", "prompt_tuning", kOfPrompt, "peft.num_virtual_tokens"},
+    {"P_TUNING", "p_tuning", kOfPrompt, "peft.num_virtual_tokens"},
+    {"PREFIX_TUNING", "prefix_tuning", kOfPrompt, "peft.num_virtual_tokens"}};
 
 }  // namespace
 
@@ -62,6 +64,13 @@ void write_peft(ForeignImport& file) {
                        "known are LORA, IA3, VERA, PROMPT_TUNING and P_TUNING");
   }
   const std::string adapter = "training.adapter." + std::string(row->own) + ".";
+  // peft takes a model's own names of modules where none are written.
+  if (const Value* needed = file.find(row->needed);
+      needed == nullptr || (needed->items.empty() && needed->text.empty())) {
+    const std::string_view own = row->needed.substr(std::string_view("peft.").size());
+    return file.refuse(kPeftType, "the adapter " + quote(type) + " without " + quote(own),
+                       "write it");
+  }
   for (const PeftKey& one : row->keys) {
     const Value* value = file.find(one.key);
     if (value == nullptr && one.absent.empty()) continue;

@@ -185,6 +185,11 @@ void write_sharing(ForeignImport& file, std::string_view version_absent) {
   if (!has_fsdp(file) && file.find(kBucket) != nullptr) {
     file.write("parallelism.ddp.bucket_mb", file.text(kBucket), {kBucket});
   }
+  constexpr std::string_view kUnused = "ddp_find_unused_parameters";
+  if (!has_fsdp(file) && file.find(kUnused) != nullptr) {
+    const bool finds = file.flag(kUnused);
+    file.write("parallelism.ddp.find_unused_parameters", finds ? "true" : "false", {kUnused});
+  }
 }
 
 }  // namespace memest::hugging_face

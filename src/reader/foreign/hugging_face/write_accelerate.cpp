@@ -209,6 +209,9 @@ Value arguments_of(const Job& job, const WordPair& optim, const LoadedTypes& typ
   if (const auto replicas = sharding_as<ReplicasOfDdp>(job)) {
     set(arguments, "ddp_bucket_cap_mb",
         number_of_count(replicas->buckets.bucket_cap.value() / kMiB));
+    if (const auto& finds = replicas->buckets.finds_unused) {
+      set(arguments, "ddp_find_unused_parameters", flag_of(*finds));
+    }
   }
   write_loader(job, arguments);
   return arguments;
