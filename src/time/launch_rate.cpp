@@ -18,9 +18,6 @@ constexpr double kBackwardShare = 0.58;
 /// their launches: the median of 14 (docs/calibration.md, "An H200, measured").
 constexpr double kSlowestTraining = 48e-6;
 
-constexpr LaunchRate kTrainingLaunch{kGraphShare * kEagerLaunch.fast,
-                                     kGraphShare* kEagerLaunch.expected, kSlowestTraining};
-
 /// Inductor's launch of a Triton kernel without arguments and with 19 of them, on a GB200's host
 /// (meta-pytorch/tritonbench pull request 1017); at worst as slow as an eager one.
 constexpr LaunchRate kCompiledLaunch{6.8e-6, 9.1e-6, kEagerLaunch.expected};
@@ -28,6 +25,10 @@ constexpr LaunchRate kCompiledLaunch{6.8e-6, 9.1e-6, kEagerLaunch.expected};
 constexpr LaunchRate operator*(double share, const LaunchRate& rate) {
   return {share * rate.fast, share * rate.expected, share * rate.slow};
 }
+
+/// A forward of training, whose graph autograd writes.
+constexpr LaunchRate kGraphLaunch = kGraphShare * kEagerLaunch;
+constexpr LaunchRate kTrainingLaunch{kGraphLaunch.fast, kGraphLaunch.expected, kSlowestTraining};
 
 }  // namespace
 

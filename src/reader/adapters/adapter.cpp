@@ -6,17 +6,11 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
-#include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {
-
-bool trains_in_replicas(const Job& job) {
-  const Parallelism& p = job.parallelism;
-  return p.ranks() == 1 ? !p.fsdp : p.ranks() == p.data && shards_by<ReplicasOfDdp>(job);
-}
 
 struct AdapterKey {
   std::string_view key;

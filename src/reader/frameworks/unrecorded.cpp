@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -119,6 +120,12 @@ void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRec
   diagnostics.push_back(unavailable_at(technique.written.span,
                                        std::string(technique.noun) + " " + refused->where,
                                        hint.empty() ? leave : hint + ", or " + leave));
+}
+
+bool trains_in_replicas(const Job& job) {
+  const Parallelism& layout = job.parallelism;
+  if (layout.ranks() == 1) return !layout.fsdp;
+  return layout.ranks() == layout.data && shards_by<ReplicasOfDdp>(job);
 }
 
 bool names_other_releases(const Job& job) {

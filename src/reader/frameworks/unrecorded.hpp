@@ -38,6 +38,9 @@ struct NotRecorded {
   const char* hint;  ///< empty: leave the technique out
 };
 
+/// On one GPU without FSDP, or as whole replicas of DistributedDataParallel alone.
+bool trains_in_replicas(const Job& job);
+
 /// Whether `job` names another release of PyTorch or transformers than the recorded ones.
 bool names_other_releases(const Job& job);
 inline constexpr NotRecorded kUnderOtherReleases = {

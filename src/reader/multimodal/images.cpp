@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
-#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/multimodal/multimodal.hpp"
@@ -95,12 +94,7 @@ void check_length(const Value& training, const VisionPart& vision, Diagnostics& 
 }
 
 constexpr NotRecorded kNotWithImages[] = {
-    {[](const Job& job) {
-       const bool several = job.parallelism.ranks() > 1 || job.parallelism.fsdp;
-       const bool replicas =
-           shards_by<ReplicasOfDdp>(job) && job.parallelism.ranks() == job.parallelism.data;
-       return several && !replicas;
-     },
+    {[](const Job& job) { return !trains_in_replicas(job); },
      "on several GPUs but by DistributedDataParallel", "write 'parallelism: {data: N}' alone"},
     {[](const Job& job) { return !job.training.has_value(); }, "without training", ""},
     {[](const Job& job) {

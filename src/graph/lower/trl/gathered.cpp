@@ -55,6 +55,15 @@ class Copies {
   std::vector<Made> order_;
 };
 
+/// Emits `op`; the log-probabilities alone are part of a graph.
+void emit_answer(BlockBuilder& block, Op op, TensorId log_probs) {
+  const std::vector<TensorId> made = op.outputs;
+  block.emit(std::move(op));
+  for (const TensorId id : made) {
+    if (id != log_probs) block.set_needs_gradient(id, false);
+  }
+}
+
 }  // namespace
 
 // torch/nn/parallel/distributed.py, _DDPSink: what is part of a graph goes on as its copy. Its node
@@ -83,11 +92,7 @@ void copy_model_answer(BlockBuilder& block, HeadAnswer& answer) {
   copies.drop("mask", answer.mask);
   copies.write(op);
   BackwardWriter(op).hand_on(log_probs);
-  const std::vector<TensorId> made = op.outputs;
-  block.emit(std::move(op));
-  for (const TensorId id : made) {
-    if (id != answer.log_probs) block.set_needs_gradient(id, false);
-  }
+  emit_answer(block, std::move(op), answer.log_probs);
 }
 
 // torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward: its output_dtype.
@@ -111,11 +116,7 @@ void cast_model_answer(BlockBuilder& block, HeadAnswer& answer, DType type) {
   }
   BackwardWriter backward(op);
   backward.give(log_probs, backward.make(log_probs, block.dtype_of(log_probs)));
-  const std::vector<TensorId> made = op.outputs;
-  block.emit(std::move(op));
-  for (const TensorId id : made) {
-    if (id != answer.log_probs) block.set_needs_gradient(id, false);
-  }
+  emit_answer(block, std::move(op), answer.log_probs);
 }
 
 // accelerate 1.15, utils/operations.py, _gpu_gather: a number is copied to have a dimension.

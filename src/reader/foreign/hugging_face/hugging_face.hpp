@@ -70,7 +70,8 @@ struct LoraNames {
   std::string_view dora;    ///< the key that makes it DoRA
 };
 void write_lora(ForeignImport& file, const LoraNames& names);
-/// The adapter in the section `peft`.
+/// The section `peft`, an adapter_config.json: whether there is one, and its adapter.
+bool has_peft(const ForeignImport& file);
 void write_peft(ForeignImport& file);
 /// Names of modules, of a list or of a text with commas; empty where a pattern stands for them.
 std::string names_of_modules(const Value& value);

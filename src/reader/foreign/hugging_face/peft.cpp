@@ -9,6 +9,7 @@
 namespace memest::hugging_face {
 namespace {
 
+constexpr std::string_view kSection = "peft.";
 constexpr std::string_view kPeftType = "peft.peft_type";
 constexpr LoraNames kLora = {.model = "model_name_or_path",
                              .rank = "peft.r",
@@ -53,8 +54,10 @@ constexpr PeftType kTypes[] = {
 
 }  // namespace
 
+bool has_peft(const ForeignImport& file) { return file.find(kPeftType) != nullptr; }
+
 void write_peft(ForeignImport& file) {
-  if (file.find(kPeftType) == nullptr) return;
+  if (!has_peft(file)) return;
   const std::string type = file.text(kPeftType);
   if (is_same_word(type, "LORA")) return write_lora(file, kLora);
   const auto* const row = std::ranges::find_if(
@@ -67,7 +70,7 @@ void write_peft(ForeignImport& file) {
   // peft takes a model's own names of modules where none are written.
   if (const Value* needed = file.find(row->needed);
       needed == nullptr || (needed->items.empty() && needed->text.empty())) {
-    const std::string_view own = row->needed.substr(std::string_view("peft.").size());
+    const std::string_view own = row->needed.substr(kSection.size());
     return file.refuse(kPeftType, "the adapter " + quote(type) + " without " + quote(own),
                        "write it");
   }
@@ -87,7 +90,7 @@ void write_peft(ForeignImport& file) {
 namespace peft {
 namespace {
 
-constexpr std::string_view kByType[] = {kPeftType.substr(5)};
+constexpr std::string_view kByType[] = {kPeftType.substr(kSection.size())};
 constexpr TellingKeys kTelling[] = {kByType};
 constexpr std::span<const KeyRow> kTables[] = {kPeftDeciding, kPeftRows, kPeftRun};
 constexpr Derivation kDerivations[] = {write_peft};
