@@ -143,6 +143,16 @@ double passes_over_fused(const TrainingSpec& training) {
   return kUnfusedPasses;
 }
 
+/// _foreach_lerp_ reads average and weights, and writes the average.
+double average_bytes(const Inventory& inventory, const TrainingSpec& training) {
+  constexpr double kPasses = 3;
+  double elements = 0;
+  for (const ParameterTensor& parameter : inventory.parameters) {
+    elements += static_cast<double>(parameter.count) * tensor_of(parameter).elements;
+  }
+  return kPasses * elements * static_cast<double>(size_of(training.recipe.weights));
+}
+
 }  // namespace
 
 double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training) {
@@ -165,7 +175,8 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
              // are 28 B.
              (tensor.elements * (copied + gradients) + states);
   }
-  return fused ? bytes : bytes * passes_over_fused(training);
+  const double stepped = fused ? bytes : bytes * passes_over_fused(training);
+  return training.averages_weights ? stepped + average_bytes(inventory, training) : stepped;
 }
 
 double gradient_upkeep_bytes(double trainable, const TrainingSpec& training) {

@@ -6,7 +6,8 @@
 
 namespace memest {
 
-/// Read and written by one step over all trainable parameters of `inventory`.
+/// Read and written by one step over all trainable parameters of `inventory`, and by the moving
+/// average of all of them behind it.
 double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training);
 
 /// Read and written to clip gradients by their norm, and to zero them where they stay allocated.

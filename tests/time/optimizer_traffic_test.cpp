@@ -46,6 +46,18 @@ TEST_CASE("a step moves what it keeps, and what widens and narrows it") {
         2 + 40 + (4 + 4) + 40 + 2);
 }
 
+TEST_CASE("a moving average is read and written beside the weights, once a step") {
+  ParameterTensor tensor;
+  tensor.shape = {static_cast<std::int64_t>(kElements)};
+  tensor.trainable = false;  // frozen ones are averaged too
+  Inventory inventory;
+  inventory.parameters.push_back(tensor);
+  TrainingSpec training;
+  training.recipe = find_recipe("bf16").value();
+  training.averages_weights = true;
+  CHECK(optimizer_bytes(inventory, training) == kElements * 3 * 2);
+}
+
 TEST_CASE("an fp16 step reads and writes its gradients once more, to unscale them") {
   const auto upkeep = [](const std::string& precision) {
     TrainingSpec training;

@@ -78,6 +78,26 @@ std::vector<double> distances() {
   return result;
 }
 
+std::int64_t closed_form_of(const Job& job) {
+  const auto lowered = lower(job.model, policy_of(job));
+  const Ledger ledger = write_ledger(std::get<Graph>(lowered), job);
+  return estimate_memory(ledger, ledger.bindings).allocated().value();
+}
+
+TEST_CASE("a moving average adds the weights and the buffers to the closed form") {
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/averaged.records.jsonl.gz");
+  REQUIRE(records.value().size() == 16);
+  for (const Record& record : records.value()) {
+    INFO(record.id);
+    Job job = *record.job;
+    const std::int64_t beside = closed_form_of(job);
+    job.training->averages_weights = false;
+    const std::int64_t type = size_of(job.training->recipe.weights);
+    CHECK(beside - closed_form_of(job) ==
+          *record.measured.parameters * type + record.measured.buffers->value());
+  }
+}
+
 TEST_CASE("the closed form is within a percent of nine allocated peaks in ten") {
   REQUIRE(residuals().size() > 100);
   CHECK(quantile(distances(), 0.5) < 0.002);

@@ -53,8 +53,7 @@ std::string_view name_of(Holding holding);
 
 /// The maker of a storage, which decides what the numbers of its label mean.
 enum class Origin : std::uint8_t {
-  forward,    ///< place: index into Timeline::places; op and tensor: of its block, or
-              ///< kKernelScratch
+  forward,    ///< place: index into Timeline::places; op, tensor: its block's or kKernelScratch
   recompute,  ///< the same, of a checkpoint's second forward
   unpacked,   ///< the same: a saved tensor, back from the host
   backward,   ///< the same; tensor: whose gradient it is like
@@ -115,7 +114,8 @@ enum class LoopTensor : std::uint16_t {
   stopping,         ///< which sequences are done
   reordered_cache,  ///< the keys or values of the chosen beams
   unread_gradient,  ///< Transformer Engine's, of a weight's shape
-  teacher           ///< a distillation's: its weights
+  teacher,          ///< a distillation's: its weights
+  average           ///< the moving one of the weights
 };
 std::string_view name_of(LoopTensor tensor);
 

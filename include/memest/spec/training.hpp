@@ -113,7 +113,10 @@ struct TrainingSpec : ForwardSpec {
   /// is the same.
   std::optional<Recipe> recipe_of_fsdp = {};
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
-  std::int64_t steps = 2;     ///< how many the timeline replays
+  /// A second copy of the model follows the weights behind every step
+  /// (torch.optim.swa_utils.AveragedModel).
+  bool averages_weights = false;
+  std::int64_t steps = 2;  ///< how many the timeline replays
   std::optional<DataLoading> data = {};
   std::shared_ptr<const Teacher> teacher = nullptr;  ///< that is learned from; null: none
 

@@ -224,10 +224,13 @@ class AliveLedger {
     const Inventory& inventory = graph_.parameters;
     switch (key.holding) {
       case Holding::weights:
-        return is_teacher(key) ? teacher_terms(graph_, job_) : weight_terms(job_, inventory);
+        return is_of_loop(key, LoopTensor::teacher)   ? teacher_terms(graph_, job_)
+               : is_of_loop(key, LoopTensor::average) ? average_terms(job_, inventory)
+                                                      : weight_terms(job_, inventory);
       case Holding::gradients:
-        return is_unread(key) ? process_terms(graph_)
-                              : std::vector<LedgerTerm>{gradient_term(job_, inventory)};
+        return is_of_loop(key, LoopTensor::unread_gradient)
+                   ? process_terms(graph_)
+                   : std::vector<LedgerTerm>{gradient_term(job_, inventory)};
       case Holding::optimizer_states:
         return key.of == kMaster ? master_terms(job_, inventory) : state_terms(job_, inventory);
       case Holding::buffers:
@@ -248,12 +251,8 @@ class AliveLedger {
     unreachable("every holding has formulas or none");
   }
 
-  static bool is_teacher(const TermKey& key) {
-    return key.origin == Origin::loop && key.of == static_cast<std::uint32_t>(LoopTensor::teacher);
-  }
-  static bool is_unread(const TermKey& key) {
-    return key.origin == Origin::loop &&
-           key.of == static_cast<std::uint32_t>(LoopTensor::unread_gradient);
+  static bool is_of_loop(const TermKey& key, LoopTensor tensor) {
+    return key.origin == Origin::loop && key.of == static_cast<std::uint32_t>(tensor);
   }
 
   /// The terms by formulas that say just these bytes: all of them together, or one.

@@ -109,6 +109,7 @@ class LedgerWriter {
     add_terms(always_, master_terms(job_, graph_.parameters));
     if (!makes_states_in_step(training_)) add_terms(always_, state_terms(job_, graph_.parameters));
     add_terms(always_, buffer_terms(graph_.parameters));
+    add_terms(always_, average_terms(job_, graph_.parameters));
     add_terms(always_, workspace_terms(graph_, job_));
     add_terms(always_, resident_bucket_terms(job_, graph_.parameters));
     add_terms(always_, earlier_batch_terms(graph_, job_));

@@ -16,17 +16,32 @@ EngineSettings settings_of(const EngineSettings& student, std::uint32_t place) {
   return settings;
 }
 
-}  // namespace
-
-void place_teacher(const Graph& graph, const Teacher& teacher, Recorder& recorder) {
-  if (teacher.use == TeacherUse::own_reference) return;  // they are the model's
-  const Inventory& inventory = graph.teacher_parameters;
+void place(const Inventory& inventory, DType weights, LoopTensor whose, Recorder& recorder) {
   const ModelTensors tensors = model_tensors(inventory);
   for (const auto& [is_buffer, i] : tensors.order) {
     const TensorPlace& place = is_buffer ? tensors.buffers[i] : tensors.parameters[i];
-    const DType type = is_buffer ? inventory.buffers[place.row].dtype : teacher.weights;
+    const DType type = is_buffer ? inventory.buffers[place.row].dtype : weights;
     recorder.allocate(checked_multiply(place.elements, size_of(type)),
-                      loop_label(Holding::weights, LoopTensor::teacher));
+                      loop_label(Holding::weights, whose));
+    // Tensor.__deepcopy__ copies the storage, and makes a scalar whose storage it takes the place
+    // of; Parameter's clones.
+    if (is_buffer && whose == LoopTensor::average) {
+      recorder.make_and_free(size_of(type), loop_label(Holding::temporaries, whose));
+    }
+  }
+}
+
+}  // namespace
+
+void place_second_models(const Graph& graph, const Job& job, Recorder& recorder) {
+  if (!job.training) return;
+  const Teacher* const teacher = job.training->teacher.get();
+  // An own reference's weights are the model's.
+  if (teacher != nullptr && teacher->use != TeacherUse::own_reference) {
+    place(graph.teacher_parameters, teacher->weights, LoopTensor::teacher, recorder);
+  }
+  if (job.training->averages_weights) {
+    place(graph.parameters, job.training->recipe.weights, LoopTensor::average, recorder);
   }
 }
 

@@ -3,15 +3,16 @@
 
 #include <optional>
 
-#include "memest/spec/compression/teacher.hpp"
+#include "memest/spec/job.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/models/graph_part.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
-/// Gives the teacher's weights and buffers their place, by Module.to().
-void place_teacher(const Graph& graph, const Teacher& teacher, Recorder& recorder);
+/// Gives the weights and buffers of what stands beside the trained model their place: a teacher's
+/// or a reference's by Module.to(), those of a moving average as its copy (AveragedModel).
+void place_second_models(const Graph& graph, const Job& job, Recorder& recorder);
 
 class TeacherModel {
  public:

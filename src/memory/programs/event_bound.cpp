@@ -50,6 +50,7 @@ std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Jo
   for (const Inventory* inventory : {&graph.parameters, &graph.teacher_parameters}) {
     for (const ParameterTensor& tensor : inventory->parameters) parameters += tensor.count;
   }
+  if (job.training && job.training->averages_weights) parameters *= 2;  // a copy of each
   const std::int64_t steps = job.training ? job.training->steps : 1;
   const Int128 events = steps * (operations * kEventsOfOperation * micro_steps_of(job) +
                                  parameters * kEventsOfParameter) +

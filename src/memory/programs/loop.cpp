@@ -91,6 +91,12 @@ void TrainingLoop::step(std::uint16_t number) {
     scaler_.end_step();
     scaler_.update();
   }
+  // update_parameters() copies the weights the first time, and later sends the number of averaged
+  // models (n_averaged.to(device)).
+  if (training_.averages_weights && number > 1) {
+    recorder_.make_and_free(size_of(DType::int64),
+                            loop_label(Holding::temporaries, LoopTensor::average));
+  }
   recorder_.end();
   if (habits_.step_is_function) return_from_step();
   recorder_.begin(Phase::zero_grad);
@@ -178,19 +184,6 @@ void TrainingLoop::return_from_step() {
   rename(loss_, {});
   norm_.drop();
   others_.end_with_model();
-}
-
-/// A float where one rank trains alone; else the sum is read back.
-void TrainingLoop::send_targets() {
-  recorder_.begin(Phase::batch);
-  targets_ = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
-  if (sums_targets_) {
-    recorder_.make_and_free(size_of(DType::int64),
-                            loop_label(Holding::temporaries, LoopTensor::targets));
-  } else {
-    float_targets_ = make(size_of(DType::fp32), Holding::batch, LoopTensor::targets);
-  }
-  recorder_.end();
 }
 
 void TrainingLoop::micro_step(std::uint16_t number) {

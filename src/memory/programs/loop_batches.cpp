@@ -19,6 +19,19 @@ constexpr std::int64_t kMostBatches = 1024;
 
 }  // namespace
 
+/// A float where one rank trains alone; else the sum is read back.
+void TrainingLoop::send_targets() {
+  recorder_.begin(Phase::batch);
+  targets_ = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
+  if (sums_targets_) {
+    recorder_.make_and_free(size_of(DType::int64),
+                            loop_label(Holding::temporaries, LoopTensor::targets));
+  } else {
+    float_targets_ = make(size_of(DType::fp32), Holding::batch, LoopTensor::targets);
+  }
+  recorder_.end();
+}
+
 void TrainingLoop::send_batch(std::uint16_t number) {
   recorder_.begin(Phase::batch, number);
   if (!habits_.fetches_ahead) {

@@ -153,7 +153,7 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
     timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
   }
   if (adapted) placement.place_adapters(*job.model.adapter);
-  if (const Teacher* teacher = teacher_of(job)) place_teacher(graph, *teacher, recorder);
+  place_second_models(graph, job, recorder);
 }
 
 /// The table that two units gather, if there is one.

@@ -314,6 +314,15 @@ std::vector<LedgerTerm> buffer_terms(const Inventory& inventory) {
            ""}};
 }
 
+std::vector<LedgerTerm> average_terms(const Job& job, const Inventory& inventory) {
+  if (!job.training || !job.training->averages_weights) return {};
+  const DType type = job.training->recipe.weights;
+  return {{std::string("moving average of the weights (") + std::string(name_of(type)) + ")",
+           TermGroup::weights,
+           size_of(type) * Expr(Symbol::parameters) + Expr(buffer_bytes(inventory).value()),
+           "torch.optim.swa_utils.AveragedModel copies the model, its buffers too", ""}};
+}
+
 std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
   const TrainingSpec& training = *job.training;
   const Recipe& recipe = training.recipe;

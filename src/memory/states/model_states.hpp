@@ -51,6 +51,8 @@ bool gradients_persist(const Job& job);
 
 /// Tables and statistics that belong to the model and are not trained.
 std::vector<LedgerTerm> buffer_terms(const Inventory& inventory);
+/// The copy that follows the weights; none where `training.ema` is off.
+std::vector<LedgerTerm> average_terms(const Job& job, const Inventory& inventory);
 
 /// Bytes that the optimizer step allocates beside the states.
 std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory);

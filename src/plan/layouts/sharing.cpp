@@ -12,11 +12,13 @@ namespace {
 
 /// The framework's row, less what the job may not share by: beside Liger's and float8 linears, and
 /// around a loss of tiles, only what was recorded is left (reader, check_parallelism.cpp,
-/// frameworks/trainer.cpp), beside adapters what the ledger has formulas of.
+/// frameworks/trainer.cpp, second_models/average.cpp), beside adapters what the ledger has formulas
+/// of.
 FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
-  if (job.model.adapter || row_of(implementation.loop).takes_tiles) {
+  if (job.model.adapter || row_of(implementation.loop).takes_tiles ||
+      job.training->averages_weights) {
     row.sharer = Sharer::none;
     row.fsdp2 = false;
   }

@@ -1,5 +1,6 @@
 #include "reader/adapters/adapter.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -88,6 +89,33 @@ void check_prompt_length(const Value& written, const Job& job, Diagnostics& diag
                         std::to_string(decoder->max_positions) + " positions that the model has"));
 }
 
+/// The table of the adapter's own keys; null where the adapter is a word.
+const Value* table_of(const Value& written) {
+  for (const AdapterKey& row : kAdapters) {
+    if (const Value* found = written.find(row.key)) return found;
+  }
+  return nullptr;
+}
+
+/// peft ends where no module is found (inject_adapter), and where IA3 scales the input of a module
+/// that is no target (IA3Config.__post_init__).
+void check_targets(const Value& written, const Adapter& adapter, Diagnostics& diagnostics) {
+  const Value* const table = table_of(written);
+  const Value* const targets = table == nullptr ? nullptr : table->find("targets");
+  if (targets == nullptr) return;
+  if (targets->items.empty()) {
+    diagnostics.push_back(error_at(targets->span, "no module gets an adapter",
+                                   "name those that do, as in [q_proj, v_proj]"));
+  }
+  const Value* const feedforward = table->find("feedforward");
+  if (feedforward == nullptr) return;
+  for (const Value& name : feedforward->items) {
+    if (std::ranges::find(adapter.targets, name.text) != adapter.targets.end()) continue;
+    diagnostics.push_back(error_at(name.span, quote(name.text) + " is none of 'targets'",
+                                   "IA3 scales the input of some of its targets"));
+  }
+}
+
 /// As their papers write them.
 std::string title(AdapterKind kind) {
   switch (kind) {
@@ -149,8 +177,9 @@ std::optional<Adapter> read_adapter(const Value& training, DType weights, bool p
 void check_adapters(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || !job.model.adapter) return;
   const AdapterKind kind = job.model.adapter->kind;
-  if (kind == AdapterKind::lora) return;
   const Value* written = root.find("training")->find("adapter");
+  check_targets(*written, *job.model.adapter, diagnostics);
+  if (kind == AdapterKind::lora) return;
   check_prompt_length(*written, job, diagnostics);
   const std::string noun = title(kind);
   constexpr Beside kRecorded[] = {Beside::other_loop, Beside::several_gpus};

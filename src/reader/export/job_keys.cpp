@@ -168,6 +168,7 @@ constexpr JobKey kTrainingKeys[] = {
      }},
     {"training.hold_outputs",
      [](const Job& job) { return written_as(training(job).hold_outputs); }},
+    {"training.ema", [](const Job& job) { return written_as(training(job).averages_weights); }},
     {"training.use_cache", [](const Job& job) { return written_as(training(job).use_cache); }},
     {"training.loss",
      [](const Job& job) {

@@ -15,7 +15,6 @@
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "reader/adapters/adapter.hpp"
 #include "reader/frameworks/compression.hpp"
-#include "reader/frameworks/distillation.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/megatron_stages.hpp"
 #include "reader/frameworks/offload_activations.hpp"
@@ -32,6 +31,8 @@
 #include "reader/keys/keys.hpp"
 #include "reader/multimodal/multimodal.hpp"
 #include "reader/request/read_spec.hpp"
+#include "reader/second_models/average.hpp"
+#include "reader/second_models/distillation.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
 
@@ -148,6 +149,7 @@ void check_models(const Value& root, const Job& job, Diagnostics& diagnostics) {
   check_adapters(root, job, diagnostics);
   check_compression(root, job, diagnostics);
   check_teacher(root, job, diagnostics);
+  check_average(root, job, diagnostics);
   check_images(root, job, diagnostics);
 }
 

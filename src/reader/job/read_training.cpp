@@ -53,6 +53,7 @@ class TrainingReader {
     spec.clip_gradients = flag("clip_gradients");
     spec.zero_grad =
         text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
+    spec.averages_weights = flag("ema");
     spec.use_cache = flag("use_cache");
     if (text("loss", "cross-entropy") == "sum-of-logits") spec.loss = TrainingLoss::sum_of_logits;
     spec.steps = count("steps", 2);

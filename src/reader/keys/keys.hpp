@@ -124,6 +124,7 @@ std::span<const Key> budget_keys();
 std::span<const Key> inference_keys();
 std::span<const Key> allocator_keys();
 std::span<const Key> training_keys();
+std::span<const Key> data_keys();  ///< of `training.data`
 std::span<const Key> compression_keys();
 std::span<const Key> decoder_keys();     ///< of `model`, as a family
 std::span<const Key> hf_keys();          ///< of `model`, as a Hugging Face config

@@ -264,32 +264,6 @@ std::span<const Key> teacher_keys() {
   return kKeys;
 }
 
-constexpr Key kDataKeys[] = {
-    {.name = "workers",
-     .shapes = {count(0, 10'000)},
-     .fallback = "0",
-     .doc = "Processes of every rank's loader (num_workers); 0: its own."},
-    {.name = "prefetch",
-     .shapes = {count(1, 10'000)},
-     .doc = "Batches of a worker that are under way or ready (prefetch_factor); 2 where left out."},
-    {.name = "pin_memory",
-     .shapes = {flag()},
-     .doc = "Batches wait in page-locked memory; as the Trainer does where left out."},
-    {.name = "sample_bytes",
-     .shapes = {quantity(Dimension::size)},
-     .doc = "Size of a sample in memory, ready to be sent."},
-    {.name = "sample_seconds",
-     .shapes = {quantity(Dimension::duration)},
-     .doc = "Time that one process needs for a sample; without it no step is timed."},
-    {.name = "dataset_bytes",
-     .shapes = {quantity(Dimension::size)},
-     .doc = "Size of a data set that is held in memory, by every rank."},
-    {.name = "shared_dataset",
-     .shapes = {flag()},
-     .fallback = "false",
-     .doc = "The ranks of a node map one copy of it (shared memory, memory-mapped files)."},
-};
-
 constexpr Key kCacheKey = {.name = "use_cache",
                            .shapes = {flag()},
                            .fallback = "false",
@@ -348,6 +322,11 @@ const Key kTrainingKeys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "The logits stay alive until the next forward, as in nanoGPT's train.py."},
+    {.name = "ema",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "A moving average of the weights on the GPU, moved behind every step: "
+            "torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn()."},
     kCacheKey,
     {.name = "target_len",
      .shapes = {count()},
@@ -388,7 +367,7 @@ const Key kTrainingKeys[] = {
      .shapes = {table(teacher_keys())},
      .doc = "Distillation: a frozen model whose logits stand in the loss beside the labels."},
     {.name = "data",
-     .shapes = {table(kDataKeys)},
+     .shapes = {table(data_keys())},
      .doc = "PyTorch's DataLoader, one in every rank; a step waits for it."},
 };
 

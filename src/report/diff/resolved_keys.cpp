@@ -77,6 +77,7 @@ std::string zero_grad(const TrainingSpec& t) {
   return t.zero_grad == ZeroGrad::zeros ? "zeros" : "set-to-none";
 }
 std::string hold_outputs(const TrainingSpec& t) { return flag_text(t.hold_outputs); }
+std::string ema(const TrainingSpec& t) { return flag_text(t.averages_weights); }
 std::string steps(const TrainingSpec& t) { return shown_value(t.steps); }
 
 std::string global_batch(const Job& job) {
@@ -112,6 +113,7 @@ constexpr std::array kRows = {
     ResolvedKey{"training.clip_gradients", of_training<clipping>},
     ResolvedKey{"training.zero_grad", of_training<zero_grad>},
     ResolvedKey{"training.hold_outputs", of_training<hold_outputs>},
+    ResolvedKey{"training.ema", of_training<ema>},
     ResolvedKey{"training.use_cache", of_either<use_cache>},
     ResolvedKey{"training.steps", of_training<steps>},
     ResolvedKey{"training.implementation.name", of_either<framework>},

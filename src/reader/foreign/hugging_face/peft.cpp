@@ -74,6 +74,11 @@ void write_peft(ForeignImport& file) {
     return file.refuse(kPeftType, "the adapter " + quote(type) + " without " + quote(own),
                        "write it");
   }
+  const Value* whole = file.find(kLora.whole);
+  if (row->keys.data() == kOfPrompt && whole != nullptr && !whole->items.empty()) {
+    return file.refuse(kLora.whole, "modules that are trained in full beside a prompt",
+                       "leave it out");
+  }
   for (const PeftKey& one : row->keys) {
     const Value* value = file.find(one.key);
     if (value == nullptr && one.absent.empty()) continue;

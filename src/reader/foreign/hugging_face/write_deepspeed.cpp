@@ -60,6 +60,7 @@ constexpr ExportRow kStep[] = {
     written("training.clip_gradients"),
     held("training.zero_grad", "set-to-none"),
     beside("training.hold_outputs"),
+    beside("training.ema"),
     beside("training.use_cache"),
     beside("training.loss"),
     beside("training.dropout"),

@@ -34,6 +34,7 @@ constexpr ExportRow kStep[] = {
     written("training.clip_gradients"),
     held("training.zero_grad", "set-to-none"),
     held("training.hold_outputs", "false"),
+    held("training.ema", "false"),
     held("training.use_cache", "false"),
     held("training.loss", "cross-entropy"),
     held("training.dropout", "own"),

@@ -33,6 +33,7 @@ constexpr ExportRow kStep[] = {
     held("training.clip_gradients", "true"),
     held("training.zero_grad", "set-to-none"),
     held("training.hold_outputs", "false"),
+    held("training.ema", "false"),
     held("training.use_cache", "false"),
     held("training.loss", "cross-entropy"),
     held("training.dropout", "own"),

@@ -1,4 +1,4 @@
-#include "reader/frameworks/distillation.hpp"
+#include "reader/second_models/distillation.hpp"
 
 #include <string>
 #include <utility>
