@@ -88,7 +88,7 @@ TEST_CASE("codes of a weight take the bits of each, and scales a share of a grou
       for (const bool nested : {false, true}) {
         const QuantizedWeights quantized{.format = format, .double_quant = nested};
         const std::int64_t codes = elements * row_of(format).bits / 8;
-        const std::int64_t scales = stored_bytes(quantized, elements, DType::bf16) - codes;
+        const std::int64_t scales = stored_bytes(quantized, {elements, 64}, DType::bf16) - codes;
         CAPTURE(row_of(format).word, nested, elements);
         const bool hqq = row_of(format).hqq;
         const std::int64_t groups = elements / 64;
@@ -100,6 +100,54 @@ TEST_CASE("codes of a weight take the bits of each, and scales a share of a grou
       }
     }
   }
+}
+
+TEST_CASE("a weight in int8 takes a byte an element and a float a channel of its result") {
+  const QuantizedWeights quantized{.format = WeightFormat::int8, .double_quant = false};
+  CHECK(stored_bytes(quantized, {4096 * 14336, 14336}, DType::bf16) == 4096 * 14336 + 4 * 14336);
+}
+
+constexpr const char* kInt8 = "compression: {quantize: {weights: int8}}";
+
+TEST_CASE("inputs of LLM.int8() stay in checkpoints, and go with the loss") {
+  const std::string lora = ", adapter: {lora: " + std::string(kLora);
+  const auto peak = [&](const char* more) {
+    return allocated_peak(trained(lora + ", steps: 3" + more, kInt8));
+  };
+  // [2, 128, 2 x 256 + 704 + 256] in bf16 of each layer: both norms' and attention's results, and
+  // the feed-forward's; the first layer's query has an input without a gradient.
+  constexpr std::int64_t kInputs = 2 * 128 * (3 * 256 + 704) * 2;
+  const std::int64_t kept = peak(", recompute: full");
+  const std::int64_t dropped = peak(", recompute: {full: {reentrant: true}}");
+  // Of two steps, as the loop keeps the last loss.
+  CHECK(kept - dropped > 2 * 3 * kInputs);
+  CHECK(kept - dropped < 2 * 5 * kInputs);
+}
+
+TEST_CASE("an interval over LLM.int8() goes up to outliers in every column, unless none is") {
+  const std::string lora = ", adapter: {lora: " + std::string(kLora);
+  const auto high = [&](const std::string& quantize) {
+    const JobEstimate estimate =
+        estimate_job(trained(lora, "compression: {quantize: {" + quantize + "}}"));
+    const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+    return memory.high().value() - memory.device().value();
+  };
+  const std::int64_t more = high("weights: int8") - high("weights: int8, threshold: 0");
+  // A copy of every input, of one step and the one before.
+  constexpr std::int64_t kInputs = 4 * 2 * 128 * (6 * 256 + 704) * 2;
+  CHECK(more > kInputs);
+  CHECK(more < 2 * kInputs + 256 * 704 * 16);
+}
+
+TEST_CASE("LLM.int8() multiplies forward in 16 bits' time and backward in the input's type") {
+  const auto seconds = [](const std::string& precision, const char* compression) {
+    const JobEstimate estimate = estimate_job(
+        trained(", precision: " + precision + ", adapter: {lora: " + std::string(kLora),
+                compression));
+    return std::get<TimeEstimate>(estimate.time).step.value();
+  };
+  CHECK(seconds("bf16", kInt8) > seconds("bf16", ""));
+  CHECK(seconds("amp-bf16", kInt8) > seconds("bf16", kInt8));
 }
 
 TEST_CASE("QLoRA is LoRA over nf4 with quantised scales, and has the model's parameters") {

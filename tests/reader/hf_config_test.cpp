@@ -181,6 +181,15 @@ TEST_CASE("a checkpoint of codes is read with its codes") {
   CHECK(quantized(R"({"load_in_4bit": true, "llm_int8_skip_modules": ["lm_head", "o_proj"]})") ==
         expected);
   expected = {};
+  expected.format = WeightFormat::int8;
+  expected.double_quant = false;
+  CHECK(quantized(R"({"load_in_8bit": true})") == expected);
+  expected.threshold = 0;
+  expected.skip_modules = {"lm_head", "o_proj"};
+  CHECK(quantized(R"({"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": false,
+                      "llm_int8_threshold": 0.0, "bnb_4bit_use_double_quant": false,
+                      "llm_int8_skip_modules": ["lm_head", "o_proj"]})") == expected);
+  expected = {};
   expected.format = WeightFormat::hqq2;
   expected.double_quant = false;
   expected.group_size = 16;
@@ -192,7 +201,7 @@ TEST_CASE("a checkpoint of codes is read with its codes") {
 TEST_CASE("weights quantised by a method that is not followed count whole, with a warning") {
   for (const char* config :
        {R"({"quant_method": "gptq", "bits": 4})", R"({"quant_method": "fp8"})",
-        R"({"load_in_8bit": true})",
+        R"({"load_in_8bit": true, "llm_int8_has_fp16_weight": true})",
         R"({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"axis": 0}}})"}) {
     INFO(config);
     const Checked<ModelSpec> model =

@@ -35,8 +35,16 @@ TEST_CASE("recompute as a spec takes it") {
 TEST_CASE("quantised weights as a spec takes them") {
   CHECK(spec_value_of(QuantizedWeights{}) ==
         "{weights: nf4, double_quant: true, skip_modules: [lm_head]}");
-  CHECK(spec_value_of(QuantizedWeights{WeightFormat::hqq2, false, 16, {"lm_head", "o_proj"}}) ==
+  CHECK(spec_value_of(QuantizedWeights{.format = WeightFormat::hqq2,
+                                       .double_quant = false,
+                                       .group_size = 16,
+                                       .skip_modules = {"lm_head", "o_proj"}}) ==
         "{weights: hqq2, group_size: 16, skip_modules: [lm_head, o_proj]}");
+  CHECK(spec_value_of(QuantizedWeights{.format = WeightFormat::int8, .double_quant = false}) ==
+        "{weights: int8, skip_modules: [lm_head]}");
+  CHECK(spec_value_of(QuantizedWeights{
+            .format = WeightFormat::int8, .double_quant = false, .threshold = 2.5}) ==
+        "{weights: int8, threshold: 2.5, skip_modules: [lm_head]}");
 }
 
 TEST_CASE("layers are the sum of the runs") {

@@ -186,6 +186,9 @@ struct Op {
   /// with their last use, locals with their function's end.
   std::vector<TensorId> releases;
   bool ends_autocast = false;  ///< the context is left behind it: its copies of weights go
+  /// Tensors that attributes of its node name (a ctx's of Python): as long as the graph, whatever
+  /// its backward and hooks of saved tensors let go.
+  std::vector<TensorId> named_by_node;
   /// Tensors that attributes of a module name from here on, each in place of its last forward's.
   std::vector<TensorId> attributes;
   Workspace workspace = Workspace::none;  ///< asked for after the outputs are made

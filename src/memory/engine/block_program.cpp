@@ -119,6 +119,11 @@ class Compiler {
         program_.tensors.push_back(block_.tensors[id].storage);
       }
     });
+    made.named = slice(program_.tensors, [&] {
+      for (const TensorId id : op.named_by_node) {
+        program_.tensors.push_back(block_.tensors[id].storage);
+      }
+    });
     made.names_graph =
         !op.attributes.empty() && is_floating(block_.tensors[op.attributes[0]].dtype);
     made.attributes = slice(program_.tensors, [&] {

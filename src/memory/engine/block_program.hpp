@@ -84,6 +84,7 @@ struct OpProgram {
   Slice unlisted;    ///< and the others
   Slice packed;      ///< of `packed`: all that it saves, in the order in which it is unpacked
   Slice released;    ///< of `tensors`: storages
+  Slice named;       ///< of `tensors`: storages that its node names, see Op::named_by_node
   Slice attributes;  ///< of `tensors`: storages that a module holds until its next forward
   Slice gradients;   ///< of `made_gradients`, what `steps` count from
   std::uint32_t launched = 0;  ///< of `gradients`: from here on scratch that kernels ask for

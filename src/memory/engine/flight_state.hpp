@@ -34,6 +34,7 @@ struct FlightState {
   std::vector<Slice> inputs_of;           ///< by checkpoint
   std::vector<StorageId> selected;        ///< by cell: kept by a selective checkpoint
   std::vector<RemadeState> remade;        ///< by Checkpoints::remade
+  std::vector<StorageId> named_again;     ///< by nodes of the running recompute's graph
   std::vector<StorageId> kept_with_loss;  ///< see Engine::take_kept_with_loss()
 };
 

@@ -99,6 +99,7 @@ void ForwardPass::run(const OpSite& site, bool saves) {
   make_or_take_outputs(run);
   if (run.keeps_listed && run.op.kept_selectively) keep_selectively(run);
   keep_leaves(run);
+  name_by_node(run);
   if (packs) {
     pack(run, true);
   } else if (saves) {
@@ -136,6 +137,17 @@ void ForwardPass::keep_leaves(const Run& run) {
     if (std::find(leaves.begin(), leaves.end(), cell) == leaves.end()) continue;
     recorder_.retain(now_.storages[cell]);
     now_.kept_with_loss.push_back(now_.storages[cell]);
+  }
+}
+
+/// A recompute's graph goes with its function, the forward's with the loss.
+void ForwardPass::name_by_node(const Run& run) {
+  if (run.mode != GradientMode::gradients || !run.op.trains) return;
+  const bool again = settings_.origin == Origin::recompute;
+  for (std::uint32_t i = run.op.named.begin; i < run.op.named.end; ++i) {
+    const Cell cell = order_.storage_cell(run.site.instance, run.program.tensors[i]);
+    recorder_.retain(now_.storages[cell]);
+    (again ? now_.named_again : now_.kept_with_loss).push_back(now_.storages[cell]);
   }
 }
 

@@ -67,6 +67,7 @@ class ForwardPass {
   [[nodiscard]] bool runs(const OpSite& site) const;
   void hand_on(const Run& run);
   void keep_leaves(const Run& run);
+  void name_by_node(const Run& run);
   void make_outputs(const Run& run);
   void follow_course(const Run& run);
   void make_scratch(const Run& run, std::uint32_t index, Holding holding);

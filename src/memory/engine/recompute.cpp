@@ -123,6 +123,7 @@ void ForwardPass::end_references_of(const Checkpoint& checkpoint, std::uint32_t 
       for (; now_.held[cell] > 0; --now_.held[cell]) recorder_.release(now_.storages[cell]);
     }
   }
+  for (const StorageId named : std::exchange(now_.named_again, {})) recorder_.release(named);
 }
 
 StorageId ForwardPass::make_input(const Checkpoint& checkpoint, std::int64_t bytes, Origin origin) {

@@ -20,29 +20,49 @@ std::int64_t bytes_of(const StoredTensor& tensor) {
 }  // namespace
 
 std::int64_t bytes_of_process(const QuantizedWeights& quantized) {
-  return !row_of(quantized.format).hqq && quantized.double_quant ? kMapBytes : 0;
+  const bool codes_scales = quantized.format == WeightFormat::nf4 ||
+                            quantized.format == WeightFormat::fp4;
+  return codes_scales && quantized.double_quant ? kMapBytes : 0;
 }
 
-std::int64_t bytes_of_codes(const QuantizedWeights& quantized, std::int64_t elements) {
-  const auto stored = stored_tensors(quantized, elements, DType::fp32);
+std::int64_t bytes_of_codes(const QuantizedWeights& quantized, const CodedMatrix& weight) {
+  const auto stored = stored_tensors(quantized, weight, DType::fp32);
   return bytes_of(*std::ranges::find(stored, "codes", &StoredTensor::name));
 }
 
-void CodePlacement::place(std::int64_t elements, const Label& label, Recorder& recorder) {
-  if (!come_from_host()) return quantize(elements, label, recorder);
+void CodePlacement::place(const CodedMatrix& weight, const Label& label, Recorder& recorder) {
+  if (quantized_.format == WeightFormat::int8) return quantize_rows(weight, label, recorder);
+  if (!come_from_host()) return quantize(weight, label, recorder);
   // HQQLinear.cuda sends codes that the host has made.
-  for (const StoredTensor& tensor : stored_tensors(quantized_, elements, type_)) {
+  for (const StoredTensor& tensor : stored_tensors(quantized_, weight, type_)) {
     recorder.allocate(bytes_of(tensor), label);
   }
 }
 
-/// Params4bit._quantize: the weight comes whole, quantize_4bit makes codes of it, and
-/// quantize_blockwise of its scales.
-void CodePlacement::quantize(std::int64_t elements, const Label& label, Recorder& recorder) {
+/// Bnb8bitQuantize.convert (transformers 5.17) has the weight on the device, sends it back to the
+/// host and to Int8Params._quantize, which has it in fp16 on the device for int8_vectorwise_quant.
+void CodePlacement::quantize_rows(const CodedMatrix& weight, const Label& label,
+                                  Recorder& recorder) const {
   Label passing = label;
   passing.holding = Holding::temporaries;
-  HeldStorage weight = recorder.make(checked_multiply(elements, size_of(type_)), passing);
-  const std::vector<StoredTensor> stored = stored_tensors(quantized_, elements, type_);
+  HeldStorage whole = recorder.make(checked_multiply(weight.elements, size_of(type_)), passing);
+  HeldStorage half =
+      recorder.make(checked_multiply(weight.elements, size_of(DType::fp16)), passing);
+  for (const StoredTensor& tensor : stored_tensors(quantized_, weight, type_)) {
+    recorder.allocate(bytes_of(tensor), label);
+  }
+  half.drop();
+  whole.drop();
+}
+
+/// Params4bit._quantize: the weight comes whole, quantize_4bit makes codes of it, and
+/// quantize_blockwise of its scales.
+void CodePlacement::quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder) {
+  Label passing = label;
+  passing.holding = Holding::temporaries;
+  HeldStorage weight =
+      recorder.make(checked_multiply(matrix.elements, size_of(type_)), passing);
+  const std::vector<StoredTensor> stored = stored_tensors(quantized_, matrix, type_);
   const auto keep = [&](const StoredTensor& tensor) { recorder.allocate(bytes_of(tensor), label); };
   // get_4bit_type: data.div_(data.abs().max())
   const auto make_values = [&](const StoredTensor& values) {
@@ -78,7 +98,7 @@ void CodePlacement::quantize(std::int64_t elements, const Label& label, Recorder
 /// before it takes the copy's storage.
 HeldVector CodePlacement::dequantize_copy(const CopiedLayer& layer, const Label& label,
                                           Recorder& recorder) const {
-  const std::vector<StoredTensor> stored = stored_tensors(quantized_, layer.elements, type_);
+  const std::vector<StoredTensor> stored = stored_tensors(quantized_, {.elements = layer.elements}, type_);
   HeldVector held;
   const auto copy = [&](std::string_view name) {
     const auto tensor = std::ranges::find(stored, name, &StoredTensor::name);

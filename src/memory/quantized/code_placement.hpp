@@ -15,7 +15,7 @@ namespace memest {
 std::int64_t bytes_of_process(const QuantizedWeights& quantized);
 
 /// Bytes of the codes alone, without scales.
-std::int64_t bytes_of_codes(const QuantizedWeights& quantized, std::int64_t elements);
+std::int64_t bytes_of_codes(const QuantizedWeights& quantized, const CodedMatrix& weight);
 
 class CodePlacement {
  public:
@@ -25,6 +25,8 @@ class CodePlacement {
 
   /// HQQ's.
   [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).hqq; }
+  /// Whether a layer's bias is in the compute type from its first forward on.
+  [[nodiscard]] bool casts_biases() const { return quantized_.format != WeightFormat::int8; }
 
   struct CopiedLayer {
     std::int64_t elements = 0;
@@ -33,11 +35,12 @@ class CodePlacement {
   /// A copy of the layer, and the weight made from it.
   [[nodiscard]] HeldVector dequantize_copy(const CopiedLayer& layer, const Label& label,
                                            Recorder& recorder) const;
-  /// Makes the tensors that stand for a weight of so many elements.
-  void place(std::int64_t elements, const Label& label, Recorder& recorder);
+  /// Makes the tensors that stand for a weight.
+  void place(const CodedMatrix& weight, const Label& label, Recorder& recorder);
 
  private:
-  void quantize(std::int64_t elements, const Label& label, Recorder& recorder);
+  void quantize(const CodedMatrix& weight, const Label& label, Recorder& recorder);
+  void quantize_rows(const CodedMatrix& weight, const Label& label, Recorder& recorder) const;
   void take_mean(std::int64_t blocks, const Label& label, Recorder& recorder) const;
 
   QuantizedWeights quantized_;

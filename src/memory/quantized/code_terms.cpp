@@ -15,9 +15,16 @@ std::string rule_of(const QuantizedWeights& quantized) {
   const WeightFormatRow& format = row_of(quantized.format);
   const std::string codes = std::to_string(format.bits) + " bits an element";
   const std::string group = " a group of " + std::to_string(quantized.group_size);
+  if (format.format == WeightFormat::int8) return codes + ", 4 B a channel of its result";
   if (format.hqq) return codes + ", a scale and a zero point" + group;
   if (!quantized.double_quant) return codes + ", 4 B" + group + ", 64 B a tensor";
   return codes + ", 1 B" + group + ", 4 B a block of 256 of those, 1,092 B a tensor, and 1,024 B";
+}
+
+const char* source_of(const WeightFormatRow& format) {
+  if (format.hqq) return "HQQ 0.2.8: HQQLinear's W_q and meta";
+  if (format.format == WeightFormat::int8) return "bitsandbytes 0.50: Int8Params' CB and SCB";
+  return "bitsandbytes 0.50: Params4bit and QuantState";
 }
 
 }  // namespace
@@ -29,12 +36,14 @@ bool is_bias_of_codes(const Inventory& inventory, const ParameterTensor& tensor)
   });
 }
 
-std::int64_t bytes_without_codes(const Recipe& recipe, const Inventory& inventory) {
+std::int64_t bytes_without_codes(const Job& job, const Inventory& inventory) {
+  const Recipe& recipe = job.forward()->recipe;
+  const bool casts_biases = job.model.quantized->format != WeightFormat::int8;
   const std::int64_t whole = size_of(recipe.weights);
   std::int64_t bytes = 0;
   for (const ParameterTensor& tensor : inventory.parameters) {
     const std::int64_t each = tensor.quantized ? whole
-                              : is_bias_of_codes(inventory, tensor)
+                              : casts_biases && is_bias_of_codes(inventory, tensor)
                                   ? whole - size_of(recipe.compute)
                                   : 0;
     const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
@@ -49,13 +58,12 @@ LedgerTerm code_term(const Job& job, const Inventory& inventory) {
   std::int64_t bytes = bytes_of_process(quantized);
   for (const ParameterTensor& tensor : inventory.parameters) {
     if (!tensor.quantized) continue;
-    const std::int64_t each = stored_bytes(quantized, elements_of(tensor), compute);
+    const std::int64_t each = stored_bytes(quantized, {elements_of(tensor), tensor.shape.front()}, compute);
     bytes = checked_add(bytes, checked_multiply(each, tensor.count));
   }
   const WeightFormatRow& format = row_of(quantized.format);
   return {"quantised weights (" + std::string(format.word) + ")", TermGroup::weights, Expr(bytes),
-          format.hqq ? "HQQ 0.2.8: HQQLinear's W_q and meta"
-                     : "bitsandbytes 0.50: Params4bit and QuantState",
+          source_of(format),
           rule_of(quantized)};
 }
 

@@ -10,7 +10,7 @@ namespace memest {
 
 /// Bytes that the parameters would take more in the type of the others: of the weights that codes
 /// stand for, and of the biases of such layers, which lie in the type of the products.
-std::int64_t bytes_without_codes(const Recipe& recipe, const Inventory& inventory);
+std::int64_t bytes_without_codes(const Job& job, const Inventory& inventory);
 
 /// Every tensor that stands for those weights, which the job's model has.
 LedgerTerm code_term(const Job& job, const Inventory& inventory);

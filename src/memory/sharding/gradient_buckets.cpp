@@ -101,7 +101,7 @@ void GradientBuckets::broadcast() {
     const ParameterTensor& row = inventory_.parameters[place.row];
     if (row.quantized) {
       // The codes alone are a parameter of the module, their scales are in its state.
-      sent.add(DType::uint8, bytes_of_codes(*quantized_, place.elements));
+      sent.add(DType::uint8, bytes_of_codes(*quantized_, {place.elements, row.shape.front()}));
       continue;
     }
     const DType type = placed_type(row, recipe_);

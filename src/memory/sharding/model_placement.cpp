@@ -46,12 +46,12 @@ void ModelPlacement::write(bool adapted, BufferOrder buffers) {
 void ModelPlacement::place_parameter(std::size_t parameter) {
   const ParameterTensor& tensor = row(parameter);
   if (tensor.quantized) {
-    return codes_->place(tensors_.parameters[parameter].elements,
+    return codes_->place({tensors_.parameters[parameter].elements, tensor.shape.front()},
                          model_label(Holding::weights, Origin::parameter, parameter), recorder_);
   }
   if (widens()) {
     const StorageId placed = place(parameter, loaded_type());
-    if (!is_bias_of_codes(inventory_, tensor)) narrow_.emplace_back(parameter, placed);
+    if (!codes_->casts_biases() || !is_bias_of_codes(inventory_, tensor)) narrow_.emplace_back(parameter, placed);
     return;
   }
   place(parameter);

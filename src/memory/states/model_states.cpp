@@ -216,7 +216,7 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
   if (job.parallelism.offload.parameters) return {};
   Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
   if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
-  if (job.model.quantized) weights -= Expr(bytes_without_codes(recipe, inventory));
+  if (job.model.quantized) weights -= Expr(bytes_without_codes(job, inventory));
   if (job.training && job.training->te_linears && job.training->te_linears->param_gather) {
     weights -= Expr(checked_multiply(te_linear_elements(inventory), size_of(recipe.weights)));
   }

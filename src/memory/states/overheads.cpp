@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/memory/unfollowed.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/lowered_images.hpp"
@@ -179,6 +180,15 @@ OutsideTerms outside_terms(const Job& job) {
          "convolution's lowered input (im2col)",
          ""});
     outside.high += workspace;
+  }
+  const Bytes outliers = most_outlier_bytes(job);
+  if (outliers > Bytes()) {
+    outside.terms.push_back(
+        {"columns of outliers (LLM.int8())", TermGroup::overhead, Expr(0),
+         "known from the data alone: none is assumed; the interval goes up to every column of "
+         "every input",
+         ""});
+    outside.high += outliers;
   }
   return outside;
 }

@@ -6,8 +6,8 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/memory/stage_form.hpp"
+#include "memest/memory/unfollowed.hpp"
 #include "memest/plan/step_memory.hpp"
-#include "memest/spec/lowered_images.hpp"
 
 namespace memest {
 namespace {
@@ -86,8 +86,8 @@ ReplayDevice tightest_device_of(const Job& job) {
   };
   ReplayDevice device = replay_device_of(job);
   if (device.limit) {
-    // A workspace of cuDNN's is the allocator's to give.
-    device.limit = less_margin(std::max(*device.limit - most_convolution_workspace(job), Bytes()));
+    // A workspace of cuDNN's is the allocator's to give, and so are outliers.
+    device.limit = less_margin(std::max(*device.limit - most_unfollowed_bytes(job), Bytes()));
   } else {
     device.available = less_margin(device.total - outside_bytes(job).high);
   }

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "memest/memory/unfollowed.hpp"
 #include "memest/spec/framework.hpp"
-#include "memest/spec/lowered_images.hpp"
 #include "memest/spec/parallel/cost_split.hpp"
 
 namespace memest {
@@ -308,12 +308,13 @@ class GroupSearch {
 
   OutsideBytes outside_of(const Evaluated& candidate) {
     OutsideBytes outside = outside_of(candidate.layout.shard_ranks());
-    if (!workspace_of_sample_) {
-      workspace_of_sample_ =
-          Bytes(most_convolution_workspace(job_).value() / job_.training->micro_batch);
+    if (!unfollowed_of_sample_) {
+      Job larger = job_;
+      ++larger.training->micro_batch;
+      unfollowed_of_sample_ = most_unfollowed_bytes(larger) - most_unfollowed_bytes(job_);
     }
     const std::int64_t more = candidate.batch.micro_batch - job_.training->micro_batch;
-    outside.high += *workspace_of_sample_ * more;
+    outside.high += *unfollowed_of_sample_ * more;
     return outside;
   }
 
@@ -359,7 +360,7 @@ class GroupSearch {
   const SearchSpace& space_;
   const TimedDevice& device_;
   const Job& job_;
-  std::optional<Bytes> workspace_of_sample_;  ///< of cuDNN's, at most
+  std::optional<Bytes> unfollowed_of_sample_;  ///< of one more sequence, at most
   Capacity capacity_;
   std::array<std::optional<OutsideBytes>, 4> outside_;  ///< by ranks that share
   bool timed_ = false;                                  ///< whether such steps have a time

@@ -125,6 +125,7 @@ QuantizedWeights quantized_of(const Value& written) {
   quantized.format = weight_format_of(word.value_or("nf4")).value_or(WeightFormat::nf4);
   quantized.double_quant = as_flag(written.find("double_quant")).value_or(false);
   quantized.group_size = as_count(written.find("group_size")).value_or(quantized.group_size);
+  quantized.threshold = as_number(written.find("threshold")).value_or(quantized.threshold);
   const Value* modules = written.find("skip_modules");
   if (modules == nullptr) return quantized;
   quantized.skip_modules.clear();
@@ -138,11 +139,17 @@ QuantizedWeights quantized_of(const Value& written) {
 void check_format(const Value& written, const QuantizedWeights& quantized,
                   Diagnostics& diagnostics) {
   const bool hqq = row_of(quantized.format).hqq;
-  const Value* other = written.find(hqq ? "double_quant" : "group_size");
-  if (other == nullptr) return;
-  diagnostics.push_back(error_at(
-      other->span, hqq ? "HQQ's scales are not quantised" : "bitsandbytes' blocks are of 64 codes",
-      hqq ? "leave 'double_quant' out" : "leave 'group_size' out"));
+  const bool int8 = quantized.format == WeightFormat::int8;
+  const auto refuse = [&](const char* key, const char* why) {
+    const Value* other = written.find(key);
+    if (other == nullptr) return;
+    diagnostics.push_back(error_at(other->span, why, "leave '" + std::string(key) + "' out"));
+  };
+  if (hqq) refuse("double_quant", "HQQ's scales are not quantised");
+  if (int8) refuse("double_quant", "the scales of LLM.int8() are not quantised");
+  if (int8) refuse("group_size", "LLM.int8() has a scale for each row");
+  if (!hqq && !int8) refuse("group_size", "bitsandbytes' blocks are of 64 codes");
+  if (!int8) refuse("threshold", "only LLM.int8() looks for outliers");
 }
 
 constexpr NotRecorded kNotRecorded[] = {
@@ -186,6 +193,16 @@ constexpr NotRecorded kNotRecorded[] = {
               job.forward() != nullptr && job.forward()->recipe.autocast;
      },
      "of HQQ under autocast", "use 'precision: bf16' or 'fp16', or bitsandbytes' nf4"},
+    {[](const Job& job) {
+       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
+              job.model.adapter && job.model.adapter->kind != AdapterKind::lora;
+     },
+     "by LLM.int8() beside other adapters than LoRA", "use 'lora'"},
+    {[](const Job& job) {
+       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
+              job.training && job.training->saves_on_host();
+     },
+     "by LLM.int8() beside saved tensors on the host", "leave one of the two out"},
     {[](const Job& job) {
        if (!job.model.quantized || job.forward() == nullptr) return false;
        const LoopKind loop = job.forward()->implementation.loop;

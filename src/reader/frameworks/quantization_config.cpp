@@ -31,11 +31,22 @@ std::vector<std::string> names_in(const Value* list, std::vector<std::string> us
 
 /// transformers 5.17, BitsAndBytesConfig.
 std::optional<QuantizedWeights> by_bitsandbytes(const Value& written) {
-  if (!as_flag(written.find("load_in_4bit")).value_or(false)) return std::nullopt;
   QuantizedWeights quantized;
+  const bool eight = as_flag(written.find("load_in_8bit")).value_or(false);
+  if (!eight && !as_flag(written.find("load_in_4bit")).value_or(false)) return std::nullopt;
+  // Weights that stay in fp16 are trained, and quantised in every forward.
+  if (eight && as_flag(written.find("llm_int8_has_fp16_weight")).value_or(false)) {
+    return std::nullopt;
+  }
   const std::string type = as_text(written.find("bnb_4bit_quant_type")).value_or("fp4");
   quantized.format = type == "nf4" ? WeightFormat::nf4 : WeightFormat::fp4;
-  quantized.double_quant = as_flag(written.find("bnb_4bit_use_double_quant")).value_or(false);
+  quantized.double_quant =
+      !eight && as_flag(written.find("bnb_4bit_use_double_quant")).value_or(false);
+  if (eight) {
+    quantized.format = WeightFormat::int8;
+    quantized.threshold =
+        as_number(written.find("llm_int8_threshold")).value_or(quantized.threshold);
+  }
   quantized.skip_modules =
       names_in(written.find("llm_int8_skip_modules"), std::move(quantized.skip_modules));
   return quantized;

@@ -41,15 +41,15 @@ constexpr Key kPruneKeys[] = {
     {.name = "ffn_size", .shapes = {count()}, .doc = "Channels of the feed-forward that stay."},
 };
 
-// WeightFormatRow::word. BitsAndBytesConfig's load_in_8bit (LLM.int8()) takes memory by the values
-// that it meets: how many of a layer's inputs are outliers.
-constexpr Word kWeightFormats[] = {{"nf4"},  {"fp4"},  {"int8", "quantisation by LLM.int8()"},
-                                   {"hqq8"}, {"hqq4"}, {"hqq2"},
-                                   {"hqq1"}};
+// WeightFormatRow::word.
+constexpr Word kWeightFormats[] = {{"nf4"},  {"fp4"},  {"int8"}, {"hqq8"},
+                                   {"hqq4"}, {"hqq2"}, {"hqq1"}};
+constexpr double kMostMagnitude = 65'504;  // in fp16
 constexpr Key kQuantizeKeys[] = {
     {.name = "weights",
      .shapes = {choice(kWeightFormats)},
-     .doc = "Codes of 4 bits (bitsandbytes' nf4 and fp4) or of 8 to 1 (HQQ's).",
+     .doc = "Codes of 4 bits (bitsandbytes' nf4 and fp4), LLM.int8() (`int8`), or 8 to 1 bits "
+            "(HQQ's).",
      .required = true,
      .usual = "nf4"},
     {.name = "double_quant",
@@ -60,6 +60,11 @@ constexpr Key kQuantizeKeys[] = {
      .shapes = {count(1, 65'536)},
      .fallback = "64",
      .doc = "Codes that share a scale, of HQQ."},
+    {.name = "threshold",
+     .shapes = {number(0, kMostMagnitude)},
+     .fallback = "6",
+     .doc = "Of `int8`: magnitude from which a column is an outlier (llm_int8_threshold); 0: none "
+            "is."},
     {.name = "skip_modules",
      .shapes = {list(kModules)},
      .fallback = "[lm_head]",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "memest/spec/adapter.hpp"
 #include "memest/units/int128.hpp"
@@ -12,6 +13,7 @@ namespace {
 constexpr std::array kFormats = {
     WeightFormatRow{WeightFormat::nf4, "nf4", 4, false},
     WeightFormatRow{WeightFormat::fp4, "fp4", 4, false},
+    WeightFormatRow{WeightFormat::int8, "int8", 8, false},
     WeightFormatRow{WeightFormat::hqq8, "hqq8", 8, true},
     WeightFormatRow{WeightFormat::hqq4, "hqq4", 4, true},
     WeightFormatRow{WeightFormat::hqq2, "hqq2", 2, true},
@@ -29,9 +31,13 @@ constexpr std::int64_t quotient_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-/// bitsandbytes' QuantState beside the packed weight.
+/// bitsandbytes' QuantState beside the packed weight, or Int8Params' SCB.
 std::vector<StoredTensor> bitsandbytes_tensors(const QuantizedWeights& quantized,
-                                               std::int64_t elements) {
+                                               const CodedMatrix& weight) {
+  const std::int64_t elements = weight.elements;
+  if (quantized.format == WeightFormat::int8) {
+    return {{"scales", weight.rows, DType::fp32}, {"codes", elements, DType::int8}};
+  }
   const std::int64_t blocks = quotient_up(elements, quantized.group_size);
   const std::int64_t codes = quotient_up(elements, 2);
   if (!quantized.double_quant) {
@@ -63,6 +69,12 @@ std::string spec_value_of(const QuantizedWeights& quantized) {
   const WeightFormatRow& format = row_of(quantized.format);
   std::string text = "{weights: " + std::string(format.word);
   if (quantized.double_quant) text += ", double_quant: true";
+  if (format.format == WeightFormat::int8 && quantized.threshold != kOutlierThreshold) {
+    std::array<char, 32> digits{};
+    const auto written =
+        std::to_chars(digits.data(), digits.data() + digits.size(), quantized.threshold);
+    text += ", threshold: " + std::string(digits.data(), written.ptr);
+  }
   if (format.hqq) text += ", group_size: " + std::to_string(quantized.group_size);
   std::string modules;
   for (const std::string& module : quantized.skip_modules) {
@@ -76,19 +88,20 @@ bool quantizes(const QuantizedWeights& quantized, std::string_view module) {
                               [module](const std::string& name) { return is_named(module, name); });
 }
 
-std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized, std::int64_t elements,
-                                         DType compute) {
+std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized,
+                                         const CodedMatrix& weight, DType compute) {
   const WeightFormatRow& format = row_of(quantized.format);
-  if (!format.hqq) return bitsandbytes_tensors(quantized, elements);
-  const std::int64_t groups = elements / quantized.group_size;
-  return {{"codes", checked_multiply(elements, format.bits) / kBitsOfByte, DType::uint8},
+  if (!format.hqq) return bitsandbytes_tensors(quantized, weight);
+  const std::int64_t groups = weight.elements / quantized.group_size;
+  return {{"codes", checked_multiply(weight.elements, format.bits) / kBitsOfByte, DType::uint8},
           {"scales", groups, compute},
           {"zeros", groups, compute}};
 }
 
-std::int64_t stored_bytes(const QuantizedWeights& quantized, std::int64_t elements, DType compute) {
+std::int64_t stored_bytes(const QuantizedWeights& quantized, const CodedMatrix& weight,
+                          DType compute) {
   std::int64_t bytes = 0;
-  for (const StoredTensor& tensor : stored_tensors(quantized, elements, compute)) {
+  for (const StoredTensor& tensor : stored_tensors(quantized, weight, compute)) {
     bytes = checked_add(bytes, checked_multiply(tensor.elements, size_of(tensor.dtype)));
   }
   return bytes;

@@ -155,6 +155,21 @@ const Tensor* codes_of(const Op& op, const Block& block) {
   return found == op.inputs.end() ? nullptr : &block.tensors[*found];
 }
 
+/// LLM.int8(): no law of int8 products is measured. The forward's takes what one of 16-bit operands
+/// does, whose peak rate is no higher, beside what quantising its input and scaling its result
+/// writes and reads.
+void run_in_int8(OpWork& work, const Bindings& sizes) {
+  for (KernelShape& call : work.forward_calls) {
+    auto* const product = std::get_if<MatmulShape>(&call);
+    if (product == nullptr) continue;
+    if (!is_half(product->operand)) product->operand = DType::fp16;
+    product->result = product->operand;
+  }
+  StreamShape shape{.op = StreamOp::cast};
+  shape.bytes = std::llround(work.forward.bytes - work.op->forward.bytes.bytes(sizes).as_double());
+  put_first(work.forward_calls, {shape});
+}
+
 /// Before each product the weight is made from its codes, which are read, as everything on the way
 /// is written and read; the weight itself the product reads. Where a kernel multiplies by the codes
 /// themselves, it is bound by reading them if it has few rows (bitsandbytes' kernel without tensor
@@ -172,7 +187,9 @@ void add_dequantization(OpWork& work, const Tensor& codes, const Bindings& sizes
   constexpr double kRowsWithoutTensorCores = 8;
   const double rows =
       work.forward.flops / (2 * static_cast<double>(value_of(codes.elements(), sizes)));
-  if (!op.forward_scratch.empty()) {
+  if (codes.dtype == DType::int8) {
+    run_in_int8(work, sizes);
+  } else if (!op.forward_scratch.empty()) {
     put_first(work.forward_calls, made(work.forward, op.forward.bytes));
   } else if (rows < kRowsWithoutTensorCores) {
     add_stream(work.forward_calls, {.op = StreamOp::copy, .dtype = op.compute}, work.forward.bytes);

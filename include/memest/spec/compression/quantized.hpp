@@ -15,6 +15,7 @@ namespace memest {
 enum class WeightFormat : std::uint8_t {
   nf4,   ///< bitsandbytes: quantiles of a normal distribution
   fp4,   ///< bitsandbytes: four-bit floats
+  int8,  ///< bitsandbytes: LLM.int8(), integers with a scale a row, multiplied as they are
   hqq8,  ///< HQQ: integers, a scale and a zero point a group
   hqq4,
   hqq2,
@@ -32,11 +33,17 @@ const WeightFormatRow& row_of(WeightFormat format);
 /// Absent where no format has that name.
 std::optional<WeightFormat> weight_format_of(std::string_view word);
 
+/// BitsAndBytesConfig's llm_int8_threshold where nothing is written.
+inline constexpr double kOutlierThreshold = 6;
+
 /// The linear layers whose weights are codes, and of which kind.
 struct QuantizedWeights {
   WeightFormat format = WeightFormat::nf4;
   bool double_quant = true;      ///< bitsandbytes: the scales are 8-bit codes with scales of theirs
-  std::int64_t group_size = 64;  ///< codes that share a scale; of bitsandbytes always 64
+  std::int64_t group_size = 64;  ///< codes that share a scale; of nf4 and fp4 always 64
+  /// Of int8: columns of an input with a magnitude from here on are outliers, multiplied in the
+  /// input's type; 0: none are looked for.
+  double threshold = kOutlierThreshold;
   std::vector<std::string> skip_modules = {"lm_head"};  ///< stay whole, by the end of their names
 
   bool operator==(const QuantizedWeights&) const = default;
@@ -55,12 +62,20 @@ struct StoredTensor {
   DType dtype = DType::uint8;
 };
 
-/// The tensors that stand for a weight of `elements`, in the order in which they are made; scales
-/// that HQQ keeps are of type `compute`. For LLaMA's q_proj, 4096 by 4096 in nf4: 8 MiB of codes,
-/// 16 floats of their values, an offset, 1,024 floats, 262,144 B of absmax and its 256 values.
-std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized, std::int64_t elements,
-                                         DType compute);
+/// A weight that codes stand for.
+struct CodedMatrix {
+  std::int64_t elements = 0;
+  std::int64_t rows = 0;  ///< channels of its result
+};
+
+/// The tensors that stand for a weight, in the order in which they are made; scales that HQQ keeps
+/// are of type `compute`. For LLaMA's q_proj, 4096 by 4096 in nf4: 8 MiB of codes, 16 floats of
+/// their values, an offset, 1,024 floats, 262,144 B of absmax and its 256 values; in int8: 4,096
+/// floats and 16 MiB.
+std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized,
+                                         const CodedMatrix& weight, DType compute);
 /// Bytes of those.
-std::int64_t stored_bytes(const QuantizedWeights& quantized, std::int64_t elements, DType compute);
+std::int64_t stored_bytes(const QuantizedWeights& quantized, const CodedMatrix& weight,
+                          DType compute);
 
 }  // namespace memest

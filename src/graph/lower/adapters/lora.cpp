@@ -5,10 +5,12 @@ namespace memest {
 
 LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
-  // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers.
+  // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers,
+  // lora.Linear8bitLt does not.
   if (!codes) return {};
   const bool hqq = row_of(context.quantized->format).hqq;
-  return {.clones = !hqq, .converts = !context.policy.autocast, .sums_in_type = !hqq};
+  const bool four_bits = !hqq && context.quantized->format != WeightFormat::int8;
+  return {.clones = four_bits, .converts = !context.policy.autocast, .sums_in_type = !hqq};
 }
 
 TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,

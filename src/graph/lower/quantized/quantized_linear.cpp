@@ -10,6 +10,7 @@
 #include "graph/lower/ops/course.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/lower/quantized/four_bit_kernels.hpp"
+#include "graph/lower/quantized/int8_linear.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -195,6 +196,9 @@ TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
 
 TensorId quantized_linear(BlockBuilder& block, const DecoderContext& context,
                           const Projection2d& shape, const Rows& rows) {
+  if (context.quantized->format == WeightFormat::int8) {
+    return int8_linear(block, context, shape, rows);
+  }
   Frame call(block);
   call.local(rows.x);
   // Linear4bit.forward: x = x.to(self.compute_dtype), and the result .to(inp_dtype).
@@ -233,7 +237,9 @@ std::optional<Unavailable> quantized_refusal(const DecoderContext& context) {
   if (hqq && context.names.stored_in_out) {
     return unavailable("HQQ, which replaces torch.nn.Linear alone, in a model of Conv1D,");
   }
-  if (!hqq && context.policy.multiprocessors == 0) {
+  const bool int8 = context.quantized->format == WeightFormat::int8;
+  if (int8 && context.names.stored_in_out) return unavailable("LLM.int8() in a model of Conv1D");
+  if (!hqq && !int8 && context.policy.multiprocessors == 0) {
     return Unavailable{
         "products of codes depend on the GPU's multiprocessors, which are not known"};
   }

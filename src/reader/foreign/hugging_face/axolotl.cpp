@@ -125,9 +125,12 @@ void write_plugins(ForeignImport& file) {
 void write_adapter(ForeignImport& file) {
   constexpr std::string_view kLinear = "lora_target_linear";
   constexpr std::string_view kFour = "load_in_4bit";
+  constexpr std::string_view kEight = "load_in_8bit";
   const std::string kind = file.text(kAdapter);
   if (kind.empty()) {
-    if (file.flag(kFour)) file.mistake(kFour, "codes are trained by no adapter", "adapter: qlora");
+    for (const std::string_view bits : {kFour, kEight}) {
+      if (file.flag(bits)) file.mistake(bits, "codes are trained by no adapter", "adapter: qlora");
+    }
     return;
   }
   if (kind != "lora" && kind != "qlora") {
@@ -137,6 +140,7 @@ void write_adapter(ForeignImport& file) {
   names.all = file.flag(kLinear);
   write_lora(file, names);
   if (names.all) file.credit(kLinear, adapter_key(file, names, "targets"));
+  if (file.flag(kEight)) file.write("compression.quantize.weights", "int8", {kEight});
   // loaders/model.py: bnb_4bit_quant_type nf4, bnb_4bit_use_double_quant True.
   if (file.flag(kFour)) write_codes(file, {kFour, "bnb_4bit_quant_type", "nested", "true"});
 }

@@ -35,6 +35,7 @@ inline constexpr std::string_view kAxolotlWords[] = {
     "liger_fused_linear_cross_entropy",
     "adapter",
     "load_in_4bit",
+    "load_in_8bit",
     "lora_r",
     "lora_target_linear",
     "lora_target_modules",
@@ -58,7 +59,6 @@ inline constexpr WordPair kAxolotlAttentions[] = {{"eager", "eager"},
                                                   {"flex_attention", "flex"}};
 inline constexpr KeyRow kAxolotlRows[] = {
     maps("attn_implementation", "training.implementation.attention", kAxolotlAttentions),
-    refused_key("load_in_8bit", "false|", "quantisation by LLM.int8()"),
     refused_key("gptq", "false|", "GPTQ's code of weights"),
     refused_key("peft_layers_to_transform", "", "an adapter of some layers"),
     refused_key("peft_autocast_adapter_dtype", "true", "an adapter in the weights' type"),

@@ -48,8 +48,12 @@ void write_quantisation(ForeignImport& file) {
   if (!is_same_word(method, "bnb") && !is_same_word(method, "bitsandbytes")) {
     return file.refuse(kMethod, "quantisation by " + quote(method), "known is bnb");
   }
+  if (file.text(kBits) == "8") {
+    return file.write("compression.quantize.weights", "int8", {kBits, kMethod});
+  }
   if (file.text(kBits) != "4") {
-    return file.refuse(kBits, "quantisation to " + file.text(kBits) + " bits", "known are 4 bits");
+    return file.refuse(kBits, "quantisation to " + file.text(kBits) + " bits",
+                       "known are 4 and 8 bits");
   }
   write_codes(file, {kBits, "quantization_type", "double_quantization", "true"});
 }
