@@ -141,9 +141,8 @@ TEST_CASE("an interval over LLM.int8() goes up to outliers in every column, unle
 
 TEST_CASE("LLM.int8() multiplies forward in 16 bits' time and backward in the input's type") {
   const auto seconds = [](const std::string& precision, const char* compression) {
-    const JobEstimate estimate = estimate_job(
-        trained(", precision: " + precision + ", adapter: {lora: " + std::string(kLora),
-                compression));
+    const JobEstimate estimate = estimate_job(trained(
+        ", precision: " + precision + ", adapter: {lora: " + std::string(kLora), compression));
     return std::get<TimeEstimate>(estimate.time).step.value();
   };
   CHECK(seconds("bf16", kInt8) > seconds("bf16", ""));

@@ -68,6 +68,26 @@ Job job_of(const PlanVerdict& row, Job job) {
 
 }  // namespace
 
+TEST_CASE("LLM.int8() is planned as it is estimated, to the byte") {
+  const std::string text =
+      "model: {hf: {model_type: llama, num_hidden_layers: 2, hidden_size: 128, intermediate_size: "
+      "256, num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 32000}}\ntraining: "
+      "{seq_len: 1024, global_batch: 8, precision: amp-bf16, implementation: {name: transformers, "
+      "loop: trainer}, adapter: {lora: {rank: 8, targets: [q_proj]}}}\n"
+      "compression: {quantize: {weights: int8}}\nhardware: {gpu: h100-sxm-80gb, memory: 2 GiB}\n";
+  Checked<Job> read = read_job(std::make_shared<const SourceText>(SourceText{"spec.yaml", text}));
+  REQUIRE(read.ok());
+  const Job job = std::move(read).value();
+  const PlanAnswer answer = search_plans(request_for(job, {1, 2}));
+  REQUIRE_FALSE(answer.best.empty());
+  for (const PlanVerdict& row : answer.best) {
+    const JobEstimate estimate = estimate_job(job_of(row, job));
+    const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+    CHECK(row.device == memory.of_capacity().expected);
+    CHECK(row.verdict == memory.verdict);
+  }
+}
+
 TEST_CASE("a model with images is planned as it is estimated, to the byte") {
   const std::string adapter = ", adapter: {lora: {rank: 8, targets: [q_proj, down_proj]}}";
   const Job job = job_of("global_batch: 64, images: 3" + GENERATE_REF(std::string(), adapter));

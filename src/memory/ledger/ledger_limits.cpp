@@ -34,7 +34,7 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && job.model.adapter->kind == AdapterKind::dora) {
     return Unavailable{"the closed form of DoRA is not available yet: events alone answer"};
   }
-  // What nodes name lasts through the backward, and where the loop keeps the loss to the next one.
+  // Inputs that nodes name last through the backward, and as long as the loop keeps the loss.
   if (job.training && job.model.quantized && job.model.quantized->format == WeightFormat::int8) {
     return Unavailable{"the closed form of LLM.int8() is not available yet: events alone answer"};
   }

@@ -20,8 +20,8 @@ std::int64_t bytes_of(const StoredTensor& tensor) {
 }  // namespace
 
 std::int64_t bytes_of_process(const QuantizedWeights& quantized) {
-  const bool codes_scales = quantized.format == WeightFormat::nf4 ||
-                            quantized.format == WeightFormat::fp4;
+  const bool codes_scales =
+      quantized.format == WeightFormat::nf4 || quantized.format == WeightFormat::fp4;
   return codes_scales && quantized.double_quant ? kMapBytes : 0;
 }
 
@@ -60,8 +60,7 @@ void CodePlacement::quantize_rows(const CodedMatrix& weight, const Label& label,
 void CodePlacement::quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder) {
   Label passing = label;
   passing.holding = Holding::temporaries;
-  HeldStorage weight =
-      recorder.make(checked_multiply(matrix.elements, size_of(type_)), passing);
+  HeldStorage weight = recorder.make(checked_multiply(matrix.elements, size_of(type_)), passing);
   const std::vector<StoredTensor> stored = stored_tensors(quantized_, matrix, type_);
   const auto keep = [&](const StoredTensor& tensor) { recorder.allocate(bytes_of(tensor), label); };
   // get_4bit_type: data.div_(data.abs().max())
@@ -98,7 +97,8 @@ void CodePlacement::quantize(const CodedMatrix& matrix, const Label& label, Reco
 /// before it takes the copy's storage.
 HeldVector CodePlacement::dequantize_copy(const CopiedLayer& layer, const Label& label,
                                           Recorder& recorder) const {
-  const std::vector<StoredTensor> stored = stored_tensors(quantized_, {.elements = layer.elements}, type_);
+  const std::vector<StoredTensor> stored =
+      stored_tensors(quantized_, {.elements = layer.elements}, type_);
   HeldVector held;
   const auto copy = [&](std::string_view name) {
     const auto tensor = std::ranges::find(stored, name, &StoredTensor::name);

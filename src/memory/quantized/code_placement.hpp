@@ -25,6 +25,10 @@ class CodePlacement {
 
   /// HQQ's.
   [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).hqq; }
+  /// Whether the codes say the type of the weights that they stand for: Params4bit's do.
+  [[nodiscard]] bool know_their_type() const {
+    return !come_from_host() && quantized_.format != WeightFormat::int8;
+  }
   /// Whether a layer's bias is in the compute type from its first forward on.
   [[nodiscard]] bool casts_biases() const { return quantized_.format != WeightFormat::int8; }
 

@@ -58,13 +58,13 @@ LedgerTerm code_term(const Job& job, const Inventory& inventory) {
   std::int64_t bytes = bytes_of_process(quantized);
   for (const ParameterTensor& tensor : inventory.parameters) {
     if (!tensor.quantized) continue;
-    const std::int64_t each = stored_bytes(quantized, {elements_of(tensor), tensor.shape.front()}, compute);
+    const std::int64_t each =
+        stored_bytes(quantized, {elements_of(tensor), tensor.shape.front()}, compute);
     bytes = checked_add(bytes, checked_multiply(each, tensor.count));
   }
   const WeightFormatRow& format = row_of(quantized.format);
   return {"quantised weights (" + std::string(format.word) + ")", TermGroup::weights, Expr(bytes),
-          source_of(format),
-          rule_of(quantized)};
+          source_of(format), rule_of(quantized)};
 }
 
 }  // namespace memest

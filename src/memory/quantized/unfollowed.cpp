@@ -56,8 +56,7 @@ Bytes most_outlier_bytes(const Job& job) {
     // int8_mixed_scaled_mm: CB[:, outlier_cols], its product with SCB in fp32, that scaled, and in
     // the input's type; addmm's result beside the product's.
     constexpr std::int64_t kOfWeight = 1 + 2 * size_of(DType::fp32);
-    const std::int64_t of_weight =
-        checked_multiply(checked_multiply(in, out), kOfWeight + type);
+    const std::int64_t of_weight = checked_multiply(checked_multiply(in, out), kOfWeight + type);
     const std::int64_t of_result = checked_multiply(checked_multiply(tokens, out), type);
     const std::int64_t of_input = checked_multiply(checked_multiply(tokens, in), type);
     passing = std::max(passing, checked_add(checked_add(of_weight, of_result), of_input));

@@ -51,7 +51,8 @@ void ModelPlacement::place_parameter(std::size_t parameter) {
   }
   if (widens()) {
     const StorageId placed = place(parameter, loaded_type());
-    if (!codes_->casts_biases() || !is_bias_of_codes(inventory_, tensor)) narrow_.emplace_back(parameter, placed);
+    if (!codes_->casts_biases() || !is_bias_of_codes(inventory_, tensor))
+      narrow_.emplace_back(parameter, placed);
     return;
   }
   place(parameter);
@@ -159,8 +160,8 @@ std::vector<ModelPlacement::Placed> ModelPlacement::place_trained(const Adapter&
 void ModelPlacement::place_adapters(const Adapter& adapter) {
   const DType trained = recipe_.trained.value_or(recipe_.weights);
   // BaseTunerLayer._move_adapter_to_device_of_base_layer takes the type of the layer's weight, of
-  // Params4bit that of the weight before; HQQ's codes have none.
-  const bool own_type = adapter.is_prompt() || (codes_ && codes_->come_from_host());
+  // Params4bit that of the weight before; HQQ's codes and Int8Params have none.
+  const bool own_type = adapter.is_prompt() || (codes_ && !codes_->know_their_type());
   const DType made = own_type ? trained : loaded_type();
   const std::vector<Placed> added = place_trained(adapter, made);
   for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {

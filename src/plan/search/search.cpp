@@ -25,7 +25,10 @@ namespace {
 bool is_followed(const Job& job) {
   const auto& adapter = job.model.adapter;
   const bool prefers = job.training && row_of(job.training->implementation.loop).prefers;
-  return prefers || job.model.vision.has_value() || (adapter && adapter->kind != AdapterKind::lora);
+  const auto& quantized = job.model.quantized;
+  const bool int8 = quantized && quantized->format == WeightFormat::int8;
+  return prefers || int8 || job.model.vision.has_value() ||
+         (adapter && adapter->kind != AdapterKind::lora);
 }
 
 constexpr const char* kTooLate = "too slow for the deadline";

@@ -200,6 +200,17 @@ constexpr NotRecorded kNotRecorded[] = {
      "by LLM.int8() beside other adapters than LoRA", "use 'lora'"},
     {[](const Job& job) {
        return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
+              job.inference && job.inference->generation;
+     },
+     "by LLM.int8() in generation", "leave 'generate' out"},
+    // peft leaves them in fp32 whatever is asked, as integers have no type for them.
+    {[](const Job& job) {
+       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
+              job.model.adapter && job.model.adapter->dtype != DType::fp32;
+     },
+     "by LLM.int8() beside adapters in 16 bits", "leave 'dtype' out"},
+    {[](const Job& job) {
+       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
               job.training && job.training->saves_on_host();
      },
      "by LLM.int8() beside saved tensors on the host", "leave one of the two out"},

@@ -41,7 +41,7 @@ struct QuantizedWeights {
   WeightFormat format = WeightFormat::nf4;
   bool double_quant = true;      ///< bitsandbytes: the scales are 8-bit codes with scales of theirs
   std::int64_t group_size = 64;  ///< codes that share a scale; of nf4 and fp4 always 64
-  /// Of int8: columns of an input with a magnitude from here on are outliers, multiplied in the
+  /// Columns of an input with a magnitude from here on are outliers to int8, multiplied in the
   /// input's type; 0: none are looked for.
   double threshold = kOutlierThreshold;
   std::vector<std::string> skip_modules = {"lm_head"};  ///< stay whole, by the end of their names

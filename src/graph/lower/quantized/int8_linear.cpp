@@ -23,7 +23,7 @@ struct Int8Operands {
   TensorId one = 0;
 };
 
-Int8Operands operands_of(BlockBuilder& block, const Projection2d& shape, const Rows& rows) {
+Int8Operands int8_operands_of(BlockBuilder& block, const Projection2d& shape, const Rows& rows) {
   constexpr std::int64_t kBits = 8;
   Int8Operands of{.input = rows.x};
   of.weight = block.parameter({shape.name, "weight"}, {shape.out, shape.in});
@@ -61,7 +61,8 @@ struct Int8Forward {
   bool several_rows = true;
 };
 
-void write_forward(BlockBuilder& block, Op& op, const Int8Operands& of, const Int8Forward& how) {
+void write_int8_forward(BlockBuilder& block, Op& op, const Int8Operands& of,
+                        const Int8Forward& how) {
   const DType type = block.dtype_of(of.input);
   const bool is_half = type == DType::fp16;
   Course course;
@@ -87,8 +88,8 @@ void write_forward(BlockBuilder& block, Op& op, const Int8Operands& of, const In
   std::move(course).write_forward(block, op, {out});
 }
 
-/// CB.to(A.dtype, copy=True).mul_(SCB.unsqueeze(1).mul(1.0 / 127.0)).
-void write_backward(BlockBuilder& block, Op& op, const Int8Operands& of) {
+/// CB = state.CB.to(ctx.dtype_A, copy=True).mul_(SCB.unsqueeze(1).mul(1.0 / 127.0)).
+void write_int8_backward(BlockBuilder& block, Op& op, const Int8Operands& of) {
   const DType type = block.dtype_of(of.input);
   Course course;
   const auto weight = course.make("weight", of.weight, type);
@@ -98,7 +99,8 @@ void write_backward(BlockBuilder& block, Op& op, const Int8Operands& of) {
   std::move(course).write_backward(op);
   constexpr std::size_t kSteps = 4;  // to the product, which makes the gradient
   op.first_product = kSteps;
-  BackwardWriter(op).give(of.input, gradient);
+  // grad_A = torch.matmul(...).view(ctx.grad_shape)
+  BackwardWriter(op).give(of.input, gradient, Reach::through_view);
 }
 
 }  // namespace
@@ -107,7 +109,7 @@ TensorId int8_linear(BlockBuilder& block, const DecoderContext& context, const P
                      const Rows& rows) {
   Frame call(block);
   call.local(rows.x);
-  const Int8Operands of = operands_of(block, shape, rows);
+  const Int8Operands of = int8_operands_of(block, shape, rows);
   Op op;
   op.kind = OpKind::linear;
   op.name = shape.name;
@@ -122,10 +124,10 @@ TensorId int8_linear(BlockBuilder& block, const DecoderContext& context, const P
   Bindings sizes;
   bind_sizes(context, sizes);
   const Expr tokens = elements_of(rows.shape);
-  write_forward(block, op, of,
-                {.looks_for_outliers = context.quantized->threshold > 0,
-                 .several_rows = narrow_to_int64(tokens.evaluate(sizes)) > 1});
-  write_backward(block, op, of);
+  write_int8_forward(block, op, of,
+                     {.looks_for_outliers = context.quantized->threshold > 0,
+                      .several_rows = narrow_to_int64(tokens.evaluate(sizes)) > 1});
+  write_int8_backward(block, op, of);
   const Expr flops = Expr(2) * tokens * shape.in * shape.out;
   block.emit(std::move(op), {flops, flops});
   return of.out;
