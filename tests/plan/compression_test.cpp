@@ -141,8 +141,12 @@ TEST_CASE("an interval over LLM.int8() goes up to outliers in every column, unle
 
 TEST_CASE("LLM.int8() multiplies forward in 16 bits' time and backward in the input's type") {
   const auto seconds = [](const std::string& precision, const char* compression) {
-    const JobEstimate estimate = estimate_job(trained(
-        ", precision: " + precision + ", adapter: {lora: " + std::string(kLora), compression));
+    const JobEstimate estimate = estimate_job(test::job_from(
+        "model: {family: decoder, layers: 4, hidden_size: 1024, heads: 8, kv_heads: 4, ffn_size: "
+        "2816, vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope}\n"
+        "training: {seq_len: 2048, micro_batch: 2, implementation: transformers, precision: " +
+        precision + ", adapter: {lora: " + kLora + "}\n" + compression +
+        "\nhardware: {gpu: h100-sxm-80gb}\n"));
     return std::get<TimeEstimate>(estimate.time).step.value();
   };
   CHECK(seconds("bf16", kInt8) > seconds("bf16", ""));

@@ -78,7 +78,8 @@ TEST_CASE("LLM.int8() is planned as it is estimated, to the byte") {
   Checked<Job> read = read_job(std::make_shared<const SourceText>(SourceText{"spec.yaml", text}));
   REQUIRE(read.ok());
   const Job job = std::move(read).value();
-  const PlanAnswer answer = search_plans(request_for(job, {1, 2}));
+  const PlanRequest request = request_for(job, {1, 2});
+  const PlanAnswer answer = search_plans(request);
   REQUIRE_FALSE(answer.best.empty());
   for (const PlanVerdict& row : answer.best) {
     const JobEstimate estimate = estimate_job(job_of(row, job));
