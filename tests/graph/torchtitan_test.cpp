@@ -1,6 +1,7 @@
 // What a layer of torchtitan keeps under tensor parallelism, and what it refuses.
 #include <catch2/catch_test_macros.hpp>
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -23,6 +24,35 @@ Expr kept(std::int64_t tensor) {
   return layer(lowered(llama(), torchtitan(tensor))).saved_bytes(false);
 }
 
+ModelSpec qwen3() {
+  ModelSpec model = llama();
+  auto& attention = std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
+  attention.qk_norm = QkNorm::per_head;
+  attention.qk_norm_kind = Norm{NormKind::rmsnorm};
+  return model;
+}
+
+/// What a layer of Qwen3 keeps more than one of LLaMA.
+Expr kept_more(LoweringPolicy policy) {
+  policy.casts_arguments = true;
+  const Expr normed = layer(lowered(qwen3(), policy)).saved_bytes(false);
+  return normed - layer(lowered(llama(), policy)).saved_bytes(false);
+}
+
+/// Raw queries and keys of a rank, and their deviations.
+Expr normed_heads() {
+  const Expr heads = Expr(Symbol::heads) + Symbol::kv_heads;
+  const Expr tokens = Expr(Symbol::micro_batch) * Symbol::seq_len;
+  return tokens * heads * (2 * Expr(Symbol::head_dim) + 4);
+}
+
+std::string refusal_of_qwen3(LoweringPolicy policy) {
+  policy.casts_arguments = true;
+  const auto result = lower(qwen3(), policy);
+  const auto* unavailable = std::get_if<Unavailable>(&result);
+  return unavailable == nullptr ? "" : unavailable->sentence;
+}
+
 }  // namespace
 
 TEST_CASE("torchtitan's tensor parallelism divides all of a layer but two gathered inputs") {
@@ -35,17 +65,48 @@ TEST_CASE("torchtitan's tensor parallelism divides all of a layer but two gather
 
 TEST_CASE(
     "torchtitan's Qwen3 keeps raw queries and keys, their deviations, and a cast table more") {
-  ModelSpec model = llama();
-  auto& attention = std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
-  attention.qk_norm = QkNorm::per_head;
-  attention.qk_norm_kind = Norm{NormKind::rmsnorm};
+  const Expr table = 4 * Expr(Symbol::seq_len) * Symbol::head_dim;
+  CHECK(kept_more(torchtitan(1)) == normed_heads() + table);
+}
+
+TEST_CASE("torchtitan's Qwen3 divides the norms of heads over tensor ranks, and not its table") {
+  const Expr table = 4 * Expr(Symbol::seq_len) * Symbol::head_dim;
+  CHECK(kept_more(torchtitan(4)) == normed_heads() / Expr(Symbol::tensor) + table);
+}
+
+TEST_CASE("torchtitan's Qwen3 keeps rows of its table over context ranks, as LLaMA rotations") {
   LoweringPolicy policy = torchtitan(1);
-  policy.casts_arguments = true;
-  const Expr heads = Expr(Symbol::heads) + Symbol::kv_heads;
-  const Expr tokens = Expr(Symbol::micro_batch) * Symbol::seq_len;
-  CHECK(layer(lowered(model, policy)).saved_bytes(false) - kept(1) ==
-        tokens * heads * (2 * Expr(Symbol::head_dim) + 4) +
-            4 * Expr(Symbol::seq_len) * Symbol::head_dim);
+  policy.implementation.attention = AttentionKernel::sdpa_cudnn;
+  policy.context = 4;
+  // Two numbers of 16 bits a channel, and half a complex one of 64.
+  CHECK(kept_more(policy) == normed_heads());
+}
+
+TEST_CASE("gradients of Qwen3's heads over tensor ranks are never summed in place") {
+  for (const std::int64_t tensor : {1, 4}) {
+    LoweringPolicy policy = torchtitan(tensor);
+    policy.casts_arguments = true;
+    int wrapped = 0;
+    for (const Op& op : layer(lowered(qwen3(), policy)).ops) {
+      if (op.name != "q_rotary" && op.name != "k_rotary") continue;
+      for (const InputGradient& one : op.gradients) wrapped += one.reach == Reach::wrapped ? 1 : 0;
+    }
+    // x·cos and both halves of each.
+    CHECK(wrapped == (tensor == 1 ? 0 : 6));
+  }
+}
+
+TEST_CASE("torchtitan's Qwen3 refuses what PyTorch's DTensors have no sharding for") {
+  LoweringPolicy policy = torchtitan(2);
+  CHECK(refusal_of_qwen3(policy).empty());
+  policy.implementation.attention = AttentionKernel::sdpa_math;
+  CHECK(refusal_of_qwen3(policy).starts_with("PyTorch's math kernel takes no heads"));
+  policy.implementation.attention = AttentionKernel::sdpa_cudnn;
+  policy.context = 2;
+  CHECK(refusal_of_qwen3(policy).starts_with("PyTorch's context parallelism takes no heads"));
+  policy = torchtitan(1);
+  policy.implementation.torchtitan = TorchtitanRelease::v0_1_0;
+  CHECK(refusal_of_qwen3(policy).starts_with("torchtitan has Qwen3 from 0.2.0 on"));
 }
 
 TEST_CASE("torchtitan before 0.2.0 keeps keys and values of every query head") {

@@ -77,8 +77,11 @@ class Projections {
         // PhiAttention norms view(...).transpose(1, 2), and layer_norm's kernel calls
         // input.expect_contiguous() (native/cuda/layer_norm_kernel.cu).
         const bool kernel = spec_.qk_norm_kind.kind == NormKind::layernorm;
-        return {
-            norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}, kernel && count > 1}, x)};
+        const TensorId out =
+            norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}, kernel && count > 1}, x);
+        // parallelize_qwen3: wq and wk answer DTensors, q_norm and k_norm are SequenceParallel.
+        block_.tensor(out).distributed = context_.shards_tensors();
+        return {out};
       }
       case QkNorm::per_head_own:
         return {norm(block_, context_, {name, spec_.qk_norm_kind, {count_of(part), dims_.d}}, x)};

@@ -190,8 +190,22 @@ TensorId as_numbers(BlockBuilder& block, std::string_view name, TensorId x, std:
   return view_copied_back(block, {name, "as numbers"}, x, block.tensor(x).shape);
 }
 
+/// Rows of the model's table at the positions of this rank of several: those of one sequence are
+/// looked up by int64 numbers.
+TensorId at_positions(BlockBuilder& block, const DecoderContext& context, const Made& rows) {
+  std::vector<TensorId> numbers;
+  // reshape_for_broadcast: freqs_cis[positions.squeeze(0)] for one row of positions, else
+  // torch.gather. prepare_context_parallel_input makes int32 positions, which indexing casts to
+  // int64.
+  if (context.policy.micro_batch == 1) {
+    const Place place{rows.place.op, "positions"};
+    numbers.push_back(compute(block, OpKind::cast, {}, {place, context.dims.rows(), DType::int64}));
+  }
+  return compute(block, OpKind::copy, numbers, rows);
+}
+
 /// The model's table or, of a sequence that lies on several ranks, its rows at this rank's
-/// positions: those of one sequence are looked up by int64 numbers.
+/// positions.
 TensorId rotations(BlockBuilder& block, const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   const Expr pairs = dims.d / Expr(2);
@@ -201,16 +215,9 @@ TensorId rotations(BlockBuilder& block, const DecoderContext& context) {
     block.tensor(table).role = Role::buffer;
     return table;
   }
-  std::vector<TensorId> numbers;
-  // reshape_for_broadcast: freqs_cis[positions.squeeze(0)] for one row of positions, else
-  // torch.gather. prepare_context_parallel_input makes int32 positions, which indexing casts to
-  // int64.
-  if (context.policy.micro_batch == 1) {
-    numbers.push_back(
-        compute(block, OpKind::cast, {}, {{"freqs_cis", "positions"}, dims.rows(), DType::int64}));
-  }
-  return compute(block, OpKind::copy, numbers,
-                 {{"freqs_cis", "at positions"}, {dims.b, dims.s, pairs, Expr(2)}, DType::fp32});
+  return at_positions(
+      block, context,
+      {{"freqs_cis", "at positions"}, {dims.b, dims.s, pairs, Expr(2)}, DType::fp32});
 }
 
 void rotate_as_complex(BlockBuilder& block, const RotaryCall& call, AttentionInputs& inputs) {
@@ -320,8 +327,14 @@ void rotate_neighbours_in_halves(BlockBuilder& block, const DecoderContext& cont
 
 /// torchtitan's Qwen3 casts its own part of the table in every layer, where the layer is not called
 /// with a cast one (torchtitan/models/qwen3/model/model.py, apply_rotary_emb).
-Rotation rotation_by_layer(BlockBuilder& block, const Dimensions& dims, DType dtype) {
-  const TensorId table = block.find({kRopeCache, "in type"}).value_or(rope_cache(block, dims));
+Rotation rotation_by_layer(BlockBuilder& block, const DecoderContext& context, DType dtype) {
+  const Dimensions& dims = context.dims;
+  TensorId table = block.find({kRopeCache, "in type"}).value_or(rope_cache(block, context));
+  if (context.policy.context > 1) {
+    const Shape rows = {dims.b, dims.s, Expr(1), Expr(2) * dims.d};
+    table =
+        at_positions(block, context, {{kRopeCache, "at positions"}, rows, block.dtype_of(table)});
+  }
   const Shape shape = {Expr(1), dims.s, Expr(1), dims.d};
   const TensorId cosines = block.alias({kRopeCache, "cosines"}, table, shape);
   const TensorId sines = block.alias({kRopeCache, "sines"}, table, shape);
@@ -334,12 +347,6 @@ Rotation rotation_by_layer(BlockBuilder& block, const Dimensions& dims, DType dt
 
 }  // namespace
 
-TensorId rope_cache(BlockBuilder& block, const Dimensions& dims) {
-  const TensorId table = block.shared(kRopeCache, {dims.s, Expr(2) * dims.d}, DType::fp32);
-  block.tensor(table).role = Role::buffer;
-  return table;
-}
-
 AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs) {
   const DecoderContext& context = call.context;
   if (context.liger().rope) {
@@ -350,7 +357,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
     if (context.has_rope_cache()) {
       const DType dtype = block.dtype_of(inputs.q.id);
-      rotate_whole(block, rotation_by_layer(block, context.dims, dtype), inputs);
+      rotate_whole(block, rotation_by_layer(block, context, dtype), inputs);
     } else {
       rotate_as_complex(block, call, inputs);
     }

@@ -138,9 +138,8 @@ void write_backward(BlockBuilder& block, Op& op, const DecoderContext& context,
     backward.drop(dw);
     dw = wide;
   }
-  const Tensor& given = block.tensor(x);
-  const Reach seen = given.shape.size() == 2 ? Reach::directly : Reach::through_view;
-  backward.give(x, dx, given.distributed ? Reach::wrapped : seen);
+  const bool is_matrix = block.tensor(x).shape.size() == 2;
+  backward.give(x, dx, is_matrix ? Reach::directly : Reach::through_view);
   backward.give(w, dw, Reach::through_view);
 }
 

@@ -189,6 +189,9 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     needs_gradient_[id] = trains;
   }
   if (trains) drop_unwanted(op);
+  for (InputGradient& gradient : op.gradients) {
+    if (block_.tensors[gradient.input].distributed) gradient.reach = Reach::wrapped;
+  }
   op.forward.flops = flow.forward;
   // A look-up reads the rows that it copies, not the table.
   if (op.kind == OpKind::embedding) read = written + block_.tensors[op.inputs.front()].bytes();

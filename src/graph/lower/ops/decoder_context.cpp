@@ -272,6 +272,15 @@ Expr DecoderContext::feed_forward_size(std::int64_t size) const {
   return cut ? whole / Expr(Symbol::tensor) : whole;
 }
 
+TensorId rope_cache(BlockBuilder& block, const DecoderContext& context) {
+  const Expr& s = context.dims.s;
+  const Expr positions = context.policy.context == 1 ? s : s * Expr(Symbol::context);
+  const Shape shape = {positions, Expr(2) * context.dims.d};
+  const TensorId table = block.shared(kRopeCache, shape, DType::fp32);
+  block.tensor(table).role = Role::buffer;
+  return table;
+}
+
 DecoderContext context_of_kind(const DecoderContext& context, const LayerKind& kind) {
   DecoderContext own = context;
   // DynamicSlidingWindowLayer: a view of the last `sliding_window` - 1 tokens, and the new one.

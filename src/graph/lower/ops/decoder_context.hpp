@@ -168,9 +168,9 @@ TensorId projection(BlockBuilder& block, const DecoderContext& context, const Pr
 /// The name of the looked-up tokens, where they wait for images' ones.
 inline constexpr std::string_view kTextEmbeddings = "text embeddings";
 
-/// The table of cosines beside sines that torchtitan's Qwen3 keeps, [s, 2d] in fp32.
+/// The table of cosines beside sines that torchtitan's Qwen3 keeps, [s·c, 2d] in fp32.
 inline constexpr std::string_view kRopeCache = "rope_cache";
-TensorId rope_cache(BlockBuilder& block, const Dimensions& dims);
+TensorId rope_cache(BlockBuilder& block, const DecoderContext& context);
 
 /// A normalization of the last dimension of `x`; the gain has shape `gain`.
 struct NormPart {

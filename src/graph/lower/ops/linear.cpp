@@ -44,9 +44,8 @@ void write_backward(BlockBuilder& block, Op& op, bool gradient_is_number) {
   // A call with a bias sees the input as rows before it transposes the matrix, one without after.
   const auto give_input = [&] {
     if (!wants_input) return;
-    const Tensor& given = block.tensor(input);
-    const Reach seen = given.shape.size() == 2 ? Reach::directly : Reach::through_view;
-    backward.give(input, of_input, given.distributed ? Reach::wrapped : seen);
+    const bool is_matrix = block.tensor(input).shape.size() == 2;
+    backward.give(input, of_input, is_matrix ? Reach::directly : Reach::through_view);
   };
   if (!biased) give_input();
   // Conv1D's matrix is no view: its gradient is the product itself.

@@ -98,7 +98,7 @@ class LayerWriter {
     op.kind = OpKind::cast;
     op.name = kRopeCache;
     op.by_caller = true;
-    op.inputs = {rope_cache(block_, context_.dims)};
+    op.inputs = {rope_cache(block_, context_)};
     const Shape shape = block_.tensor(op.inputs.front()).shape;
     const TensorId out = block_.make({kRopeCache, "in type"}, shape, context_.policy.weights);
     op.outputs = {out};

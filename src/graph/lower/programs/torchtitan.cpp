@@ -51,8 +51,8 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
                      decoder.norm.kind == NormKind::rmsnorm &&
                      (normed || !decoder.tied_embeddings) && decoder.kinds.size() == 1 &&
                      !decoder.kinds.front().sliding_window;
-  if (llama && normed && policy.tensor > 1) {
-    return Unavailable{"torchtitan's tensor parallelism of Qwen3 is not available yet"};
+  if (llama && normed && row_of(policy.implementation.torchtitan).is_early) {
+    return Unavailable{"torchtitan has Qwen3 from 0.2.0 on: leave the older release out"};
   }
   if (llama && normed && !policy.casts_arguments) {
     return Unavailable{
@@ -69,13 +69,24 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
       "dense Qwen3's only"};
 }
 
-/// Why a sequence cannot lie on several of torchtitan's ranks, or nothing.
-std::optional<Unavailable> ring_refusal(const DecoderContext& context, const LayerKind& kind) {
-  if (context.policy.context == 1) return std::nullopt;
-  if (context.has_rope_cache()) {
-    return Unavailable{"torchtitan's context parallelism of Qwen3 is not available yet"};
-  }
+/// Why a layer's attention cannot run over several of torchtitan's ranks, or nothing.
+std::optional<Unavailable> ranks_refusal(const DecoderContext& context, const LayerKind& kind) {
+  const bool as_dtensors = context.has_rope_cache() && context.shards_tensors();
   const AttentionKernel kernel = attention_call(context, kind).kernel;
+  if (as_dtensors && kernel == AttentionKernel::sdpa_math) {
+    // Its products of batches flatten sequences and heads: "Sharding propagation failed for
+    // aten._unsafe_view.default".
+    return Unavailable{
+        "PyTorch's math kernel takes no heads that lie on tensor-parallel ranks as DTensors, as "
+        "those of torchtitan's Qwen3 do: choose a GPU with cuDNN's attention or flash"};
+  }
+  if (context.policy.context == 1) return std::nullopt;
+  if (as_dtensors) {
+    // _ContextParallel.sdpa_input_fn asserts that what is a DTensor already lies on context ranks.
+    return Unavailable{
+        "PyTorch's context parallelism takes no heads that lie on tensor-parallel ranks as "
+        "DTensors, as those of torchtitan's Qwen3 do: leave 'tensor' or 'context' out"};
+  }
   const bool flash = context.program.repeats_by_tokens && kernel == AttentionKernel::sdpa_flash;
   if (flash || kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
   return Unavailable{
@@ -169,7 +180,7 @@ Inventory of_parts(const Inventory& whole, const std::vector<ModelPart>& parts) 
 
 constexpr DecoderProgram kTorchtitanProgram = {
     .refusal = torchtitan_refusal,
-    .layer_refusal = ring_refusal,
+    .layer_refusal = ranks_refusal,
     .layer_arguments = LayerArguments::rope_cache,
     .rotations = Rotations::complex,
     .feed_forward_module = true,
