@@ -46,6 +46,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
   // Recomputed tensors were never on the host.
   if (!recomputes) policy.saves_on_cpu = training.offload_activations;
   policy.offloads_layers = training.offloaded_layers > 0;
+  policy.completion_len = training.completion_len;
   policy.teacher = training.teacher;
   if (training.loss == TrainingLoss::sum_of_logits) policy.end = ForwardEnd::sum_of_logits;
   return policy;

@@ -238,6 +238,80 @@ TEST_CASE("a batch of pairs has an even number of sequences, two where nothing i
   CHECK(*memory.largest_micro_batch % 2 == 0);
 }
 
+constexpr const char* kCodes =
+    ", adapter: {qlora: {rank: 8, targets: [q_proj, gate_proj, down_proj]}}";
+
+/// Adapters over codes, and losses of a part of the tokens.
+class PartialSpecs : public test::Draws {
+ public:
+  using Draws::Draws;
+
+  std::string draw() {
+    const std::string training =
+        test::Text() << "micro_batch: " << one_of(2, 4, 18) << ", seq_len: " << one_of(512, 1024)
+                     << ", precision: " << one_of("bf16", "amp-bf16", "bf16-autocast")
+                     << ", recompute: " << one_of("none", "full")
+                     << ", gradient_accumulation: " << one_of(1, 2) << one_of("", kAdapter, kCodes)
+                     << one_of("", ", completion_len: 100", ", completion_len: 511")
+                     << ", implementation: {name: transformers, loop: " << one_of("sft", "dpo")
+                     << "}";
+    return llama(training);
+  }
+};
+
+TEST_CASE("over codes, and of completions, the closed form is near the replay") {
+  constexpr int kJobs = 60;
+  PartialSpecs specs(3);
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw();
+    INFO(spec);
+    const test::TwoPeaks peaks = test::two_peaks_of(test::job_from(spec));
+    CHECK(peaks.apart() <= peaks.replayed / 20);
+    if (peaks.apart() <= peaks.replayed / 500) ++close;
+  }
+  CHECK(close >= kJobs * 8 / 10);
+}
+
+TEST_CASE("adapters over codes are of 2 bytes an element under TRL, whatever the base's type") {
+  for (const char* precision : {"bf16-autocast", "amp-bf16", "bf16"}) {
+    INFO(precision);
+    const std::string keys = std::string("micro_batch: 2, seq_len: 128, precision: ") + precision;
+    const Job job = test::job_from(sft(keys + kCodes));
+    CHECK(job.model.adapter->dtype == DType::bf16);
+    CHECK(job.training->recipe.states == DType::bf16);
+    const Job trainer = test::job_from(
+        llama(keys + kCodes + ", implementation: {name: transformers, loop: trainer}"));
+    CHECK(trainer.model.adapter->dtype == DType::fp32);
+    CHECK_FALSE(trainer.model.adapter->recast);
+  }
+  const Job pairs = test::job_from(dpo(std::string(kPairs) + kCodes));
+  CHECK(pairs.model.adapter->dtype == DType::bf16);
+  CHECK(pairs.training->teacher->model.quantized.has_value());
+}
+
+TEST_CASE("the head of a completion has the products of its tokens alone") {
+  const std::string keys = "micro_batch: 2, seq_len: 129, recompute: none, precision: bf16";
+  const auto flops = [&](const std::string& rest) {
+    const Job job = test::job_from(sft(keys + rest));
+    return count_flops(test::steps_of(job).graph, job).forward.value();
+  };
+  constexpr std::int64_t kOfToken = std::int64_t{2} * 40000 * 256;
+  CHECK(flops("") - flops(", completion_len: 28") == 2 * 100 * kOfToken);
+  CHECK(flops("") == flops(", completion_len: 128"));
+  const Job part = test::job_from(sft(keys + ", completion_len: 28"));
+  CHECK(made_in_forward(part, "last_hidden_state") ==
+        std::vector<std::int64_t>{4, std::int64_t{2} * 8 * 2 * 28, std::int64_t{2} * 28 * 256 * 2});
+}
+
+TEST_CASE("half of a sequence has no more targets than tokens") {
+  Job job = test::job_from(sft("micro_batch: 1, seq_len: 128, completion_len: 100"));
+  job.training->seq_len = 64;
+  const FlopsEstimate half = count_flops(test::steps_of(job).graph, job);
+  job.training->completion_len = 0;
+  CHECK(half.forward.value() == count_flops(test::steps_of(job).graph, job).forward.value());
+}
+
 TEST_CASE("what TRL's trainers do not run, or no run was recorded with, is refused by name") {
   const auto beside = [](const std::string& keys, const std::string& rest = "") {
     return error_of(dpo(std::string(kPairs) + keys) + rest);

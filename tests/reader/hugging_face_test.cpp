@@ -172,10 +172,16 @@ TEST_CASE("SFTTrainer's loop is read where its loss is known, the Trainer's else
         "sft");
   for (const char* keys :
        {"packing: true\n", "attn_implementation: flash_attention_2\n", "load_in_4bit: true\n",
-        "fp16: true\n", "max_seq_length: 512\n", "lora_modules_to_save: [lm_head]\n",
+        "packing: true\npacking_strategy: bfd\n", "fp16: true\n", "max_seq_length: 512\n",
+        "lora_modules_to_save: [lm_head]\n",
         "gradient_checkpointing_kwargs: {use_reentrant: true}\n", "fsdp: full_shard\n"}) {
     INFO(keys);
     CHECK(loop_of(keys) == "trainer");
+  }
+  for (const char* keys :
+       {"packing: true\npacking_strategy: wrapped\n", "load_in_4bit: true\ndtype: bfloat16\n"}) {
+    INFO(keys);
+    CHECK(loop_of(keys) == "sft");
   }
   const std::string file = "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: false\n";
   const std::string launch = "distributed_type: MULTI_GPU\nnum_processes: 4\n";

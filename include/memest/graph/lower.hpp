@@ -45,8 +45,9 @@ struct LoweringPolicy {
   bool dropout = true;
   std::optional<Float8Linears> float8 = {};
   std::optional<TeLinears> te_linears = {};
-  std::int64_t seq_len = 0;      ///< decides sliding windows and kernel choices
-  std::int64_t micro_batch = 1;  ///< decides copies that b = 1 avoids
+  std::int64_t seq_len = 0;         ///< decides sliding windows and kernel choices
+  std::int64_t micro_batch = 1;     ///< decides copies that b = 1 avoids
+  std::int64_t completion_len = 0;  ///< TrainingSpec::completion_len
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
@@ -84,6 +85,10 @@ struct LoweringPolicy {
   RunsAgain runs_again = RunsAgain::nothing;
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 
+  /// Targets of a sequence of a causal loss.
+  [[nodiscard]] std::int64_t targets() const {
+    return completion_len > 0 && completion_len < seq_len ? completion_len : seq_len - 1;
+  }
   [[nodiscard]] bool unpacks_by_rows() const { return saves_on_cpu && saves_on_cpu->pin_memory; }
 };
 

@@ -32,6 +32,7 @@ struct Adapter {
   std::vector<std::string> whole_modules = {};  ///< trained in full, as copies beside the originals
   double dropout = 0;                           ///< on the adapter's input
   DType dtype = DType::fp32;                    ///< of what the adapter adds
+  bool recast = false;    ///< the loop casts to `dtype` what peft has widened to fp32
   bool parallel = false;  ///< Megatron-Bridge's, whose targets are layers of Megatron's model
   std::int64_t virtual_tokens = 0;       ///< of a prompt
   std::int64_t encoder_hidden_size = 0;  ///< of p_tuning's layers; 0: the model's

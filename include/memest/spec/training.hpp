@@ -112,6 +112,8 @@ struct TrainingSpec : ForwardSpec {
   /// The precision under FSDP, whose own policy takes the place of autocast; none where it
   /// is the same.
   std::optional<Recipe> recipe_of_fsdp = {};
+  std::int64_t completion_len =
+      0;                      ///< tokens of each sequence that are targets; 0: all but the first
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
   /// A second copy of the model follows the weights behind every step
   /// (torch.optim.swa_utils.AveragedModel).

@@ -155,6 +155,18 @@ std::vector<ModelPlacement::Placed> ModelPlacement::place_trained(const Adapter&
   return placed;
 }
 
+/// One after the other, each of which takes the place of what it was.
+std::vector<ModelPlacement::Placed> ModelPlacement::cast(const std::vector<Placed>& tensors,
+                                                         DType dtype) {
+  std::vector<Placed> casts;
+  for (const Placed& one : tensors) {
+    casts.push_back(one);
+    casts.back().storage = one.buffer ? place_buffer(one.tensor, dtype) : place(one.tensor, dtype);
+    recorder_.release(one.storage);
+  }
+  return casts;
+}
+
 /// Tensors beside the layers in the weights' type first, then copies of whole modules; then each of
 /// the former is widened.
 void ModelPlacement::place_adapters(const Adapter& adapter) {
@@ -163,19 +175,12 @@ void ModelPlacement::place_adapters(const Adapter& adapter) {
   // Params4bit that of the weight before; HQQ's codes and Int8Params have none.
   const bool own_type = adapter.is_prompt() || (codes_ && !codes_->know_their_type());
   const DType made = own_type ? trained : loaded_type();
-  const std::vector<Placed> added = place_trained(adapter, made);
+  std::vector<Placed> added = place_trained(adapter, made);
   for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
     if (row(i).wants_gradient() && row(i).whole_module) place(i, made);
   }
-  if (trained == made) return;
-  for (const Placed& one : added) {
-    if (one.buffer) {
-      place_buffer(one.tensor, trained);
-    } else {
-      place(one.tensor, trained);
-    }
-    recorder_.release(one.storage);
-  }
+  if (adapter.recast && made != DType::fp32) added = cast(added, DType::fp32);
+  if (adapter.recast || trained != made) cast(added, trained);
 }
 
 }  // namespace memest

@@ -87,6 +87,7 @@ class ModelPlacement {
     StorageId storage = kNoStorage;
   };
   std::vector<Placed> place_trained(const Adapter& adapter, DType dtype);
+  std::vector<Placed> cast(const std::vector<Placed>& tensors, DType dtype);
   [[nodiscard]] DType loaded_type() const { return codes_ ? recipe_.compute : recipe_.weights; }
 
   const Inventory& inventory_;

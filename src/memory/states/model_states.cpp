@@ -226,7 +226,10 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
   if (recipe.trained) {
     terms.push_back({std::string("adapters (") + std::string(name_of(*recipe.trained)) + ")",
                      TermGroup::weights, trained_bytes(*recipe.trained, recipe, inventory),
-                     "peft: autocast_adapter_dtype keeps adapters of 16-bit models in fp32", ""});
+                     job.model.adapter->recast
+                         ? "trl 1.16, sft_trainer.py: what is trained beside codes is cast to bf16"
+                         : "peft: autocast_adapter_dtype keeps adapters of 16-bit models in fp32",
+                     ""});
   }
   if (job.model.quantized) terms.push_back(code_term(job, inventory));
   if (job.training && job.training->te_linears) terms.push_back(te_copies_term(job, inventory));

@@ -175,6 +175,11 @@ constexpr JobKey kTrainingKeys[] = {
        const bool logits = training(job).loss == TrainingLoss::sum_of_logits;
        return written_as(logits ? "sum-of-logits" : "cross-entropy");
      }},
+    {"training.completion_len",
+     [](const Job& job) {
+       const std::int64_t written = training(job).completion_len;
+       return written > 0 ? written_as(written) : written_as(kNoneWord);
+     }},
     {"training.dropout", dropout},
     {"training.adapter", adapter_text},
     {"training.float8", float8},

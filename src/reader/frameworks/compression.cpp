@@ -218,7 +218,7 @@ constexpr NotRecorded kNotRecorded[] = {
        if (!job.model.quantized || job.forward() == nullptr) return false;
        const LoopKind loop = job.forward()->implementation.loop;
        const bool hqq = row_of(job.model.quantized->format).hqq;
-       return loop != LoopKind::plain && (loop != LoopKind::trainer || hqq);
+       return loop != LoopKind::plain && (!row_of(loop).accelerate || hqq);
      },
      "in this loop", "leave 'loop' out"},
     {[](const Job& job) {

@@ -1,6 +1,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 #include <variant>
 
@@ -88,6 +89,39 @@ constexpr NotRecorded kNotUnderTrl[] = {
      "with an adapter of the output head", "leave it out of 'targets'"},
 };
 
+/// TRL keeps adapters over codes in bf16 whatever peft has made of them.
+void check_adapter_type(const Value& training, const Job& job, Diagnostics& diagnostics) {
+  const Value* adapter = training.find("adapter");
+  if (adapter == nullptr || !job.model.quantized || !job.model.adapter) return;
+  for (const Member& kind : adapter->members) {
+    const Value* written = kind.value.find("dtype");
+    if (written == nullptr) continue;
+    const DType weights = job.training->recipe.weights;
+    const DType asked = written->text == "fp32" ? DType::fp32 : weights;
+    if (asked == job.model.adapter->dtype) continue;
+    diagnostics.push_back(error_at(
+        written->span, "TRL casts adapters over quantised weights to bf16", "leave 'dtype' out"));
+  }
+}
+
+/// The first token is no target.
+void check_completion(const Value& training, const Job& job, Diagnostics& diagnostics) {
+  const Value* written = training.find("completion_len");
+  if (written == nullptr) return;
+  if (!row_of(job.training->implementation.loop).takes_tiles) {
+    diagnostics.push_back(error_at(
+        written->span, "this loop makes the logits of every token, whichever of them have a loss",
+        "leave 'completion_len' out, or write 'implementation: {loop: sft}'"));
+  } else if (job.training->completion_len >= job.training->seq_len) {
+    diagnostics.push_back(
+        error_at(written->span,
+                 "the first of a sequence's tokens has no loss: of " +
+                     std::to_string(job.training->seq_len) + " at most " +
+                     std::to_string(job.training->seq_len - 1) + " have one",
+                 "leave 'completion_len' out for a loss of all that can have one"));
+  }
+}
+
 }  // namespace
 
 void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics) {
@@ -96,8 +130,10 @@ void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics) 
 }
 
 void check_trl(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (job.training) check_completion(*root.find("training"), job, diagnostics);
   const ForwardSpec* forward = job.forward();
   if (forward == nullptr || !row_of(forward->implementation.loop).takes_tiles) return;
+  if (job.training) check_adapter_type(*root.find("training"), job, diagnostics);
   const LoopRow& loop = row_of(forward->implementation.loop);
   const Value& section = *root.find(job.training ? "training" : "inference");
   const Value& written = *section.find("implementation")->find("loop");

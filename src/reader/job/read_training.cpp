@@ -43,6 +43,7 @@ class TrainingReader {
     spec.implementation =
         read_implementation(training_.find("implementation"), context_.model, diagnostics_);
     spec.micro_batch = count("micro_batch", row_of(spec.implementation.loop).prefers ? 2 : 1);
+    spec.completion_len = count("completion_len", 0);
     spec.gradient_accumulation = accumulation(spec.micro_batch);
     read_recipe(spec);
     adapt_recipe(spec.recipe, spec.implementation);
@@ -273,12 +274,25 @@ class TrainingReader {
           "use fp32, bf16, fp16, amp-bf16, amp-fp16 or bf16-autocast"));
       return;
     }
+    if (over_codes() && row_of(implementation.loop).takes_tiles) {
+      // trl 1.16, sft_trainer.py, dpo_trainer.py: param.data.to(torch.bfloat16) of each that
+      // requires a gradient beside a base in 4 bits, which peft has widened.
+      adapter_->dtype = DType::bf16;
+      adapter_->recast = true;
+    }
     // fsdp2_prepare_model: param.data.to(torch.float32) of each that requires a gradient.
     if (recipe.gathered_units) adapter_->dtype = DType::fp32;
     // Only what requires a gradient gets one, and AdamW's exp_avg is zeros_like(p).
     recipe.trained = adapter_->dtype;
     recipe.gradients = adapter_->dtype;
     recipe.states = adapter_->dtype;
+  }
+
+  /// Whether the model's linear layers are kept as codes.
+  [[nodiscard]] bool over_codes() const {
+    const Value* adapter = training_.find("adapter");
+    const bool named = adapter != nullptr && adapter->find("qlora") != nullptr;
+    return named || (context_.model != nullptr && context_.model->quantized);
   }
 
   /// train.py keeps the logits by name: who keeps those of nanoGPT's model, and says no other loop,

@@ -264,11 +264,6 @@ std::span<const Key> teacher_keys() {
   return kKeys;
 }
 
-constexpr Key kCacheKey = {.name = "use_cache",
-                           .shapes = {flag()},
-                           .fallback = "false",
-                           .doc = "The model fills its key-value cache during training."};
-
 constexpr Word kVisionParts[] = {{"vision_tower"}, {"multi_modal_projector"}, {"language_model"}};
 constexpr Shapes kFrozenParts = {choice(kVisionParts)};
 constexpr Shapes kPixels = {count()};
@@ -327,11 +322,17 @@ const Key kTrainingKeys[] = {
      .fallback = "false",
      .doc = "A moving average of the weights on the GPU, moved behind every step: "
             "torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn()."},
-    kCacheKey,
+    {.name = "use_cache",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The model fills its key-value cache during training."},
     {.name = "target_len",
      .shapes = {count()},
      .doc = "Target length of an encoder-decoder.",
      .later = "the target length of an encoder-decoder"},
+    {.name = "completion_len",
+     .shapes = {count()},
+     .doc = "Targets of a sequence under TRL's trainers; all tokens but the first if left out."},
     {.name = "loss",
      .shapes = {choice(kTrainingLosses)},
      .fallback = "cross-entropy",

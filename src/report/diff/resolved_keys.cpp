@@ -76,6 +76,9 @@ std::string clipping(const TrainingSpec& t) { return flag_text(t.clip_gradients)
 std::string zero_grad(const TrainingSpec& t) {
   return t.zero_grad == ZeroGrad::zeros ? "zeros" : "set-to-none";
 }
+std::string completion_len(const TrainingSpec& t) {
+  return t.completion_len > 0 ? shown_value(t.completion_len) : std::string();
+}
 std::string hold_outputs(const TrainingSpec& t) { return flag_text(t.hold_outputs); }
 std::string ema(const TrainingSpec& t) { return flag_text(t.averages_weights); }
 std::string steps(const TrainingSpec& t) { return shown_value(t.steps); }
@@ -112,6 +115,7 @@ constexpr std::array kRows = {
     ResolvedKey{"training.recompute", of_training<recompute>},
     ResolvedKey{"training.clip_gradients", of_training<clipping>},
     ResolvedKey{"training.zero_grad", of_training<zero_grad>},
+    ResolvedKey{"training.completion_len", of_training<completion_len>},
     ResolvedKey{"training.hold_outputs", of_training<hold_outputs>},
     ResolvedKey{"training.ema", of_training<ema>},
     ResolvedKey{"training.use_cache", of_either<use_cache>},

@@ -46,7 +46,7 @@ HeadAnswer answer_of_model(BlockBuilder& block, const DecoderContext& context,
                            const HeadCall& call) {
   const Dimensions& dims = context.dims;
   const Shape shape = {dims.b, dims.s - Expr(1)};
-  const Expr tokens = shape[0] * shape[1];
+  const Expr tokens = dims.b * targets_of_sequence(context);
   Frame forward(block);
   forward.local(call.hidden);
   block.let_input_go();
@@ -79,6 +79,11 @@ HeadAnswer answer_of_model(BlockBuilder& block, const DecoderContext& context,
 bool takes_tiles(const DecoderContext& context) {
   const LoopRow& loop = row_of(context.policy.implementation.loop);
   return loop.takes_tiles && (context.policy.gradients || loop.prefers);
+}
+
+Expr targets_of_sequence(const DecoderContext& context) {
+  const std::int64_t targets = context.policy.targets();
+  return targets < context.policy.seq_len - 1 ? Expr(targets) : context.dims.s - Expr(1);
 }
 
 bool passes_token_mask(const DecoderContext& context) {

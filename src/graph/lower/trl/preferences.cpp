@@ -160,7 +160,7 @@ class PreferenceLoss {
     const TensorId flags = made(OpKind::mask, answer, {}, {tokens_, DType::boolean});
     const TensorId logits = block_.shared("mean logits", tokens_, DType::fp32);
     const TensorId selected =
-        selected_rows(block_, {answer, logits, flags, {tokens_[0] * tokens_[1]}});
+        selected_rows(block_, {answer, logits, flags, {pairs_[0] * targets_of_sequence(context_)}});
     sums.push_back(number(answer, DType::fp32, {selected}));
     sums.push_back(number(answer, DType::int64));
   }

@@ -83,7 +83,7 @@ class Tiles {
         targets_(given.targets),
         compute_(context.policy.autocast ? context.policy.compute : context.policy.weights),
         casts_(compute_ != context.policy.weights),
-        tokens_(checked_multiply(context.policy.micro_batch, context.policy.seq_len - 1)),
+        tokens_(checked_multiply(context.policy.micro_batch, context.policy.targets())),
         vocab_(context.decoder.vocab_size),
         count_(block.tensor(given.rows).shape.front()) {
     const Dimensions& dims = context.dims;

@@ -16,6 +16,9 @@ namespace memest {
 /// reference answers too.
 [[nodiscard]] bool prefers(const DecoderContext& context);
 
+/// A sequence has them of all tokens but the first, or of a completion.
+[[nodiscard]] Expr targets_of_sequence(const DecoderContext& context);
+
 /// Whether the program passes a mask of the tokens that are no padding with every batch.
 [[nodiscard]] bool passes_token_mask(const DecoderContext& context);
 

@@ -32,21 +32,22 @@ constexpr std::string_view kCodes = "load_in_4bit";
 /// Whether SFTTrainer's own loss is known: of release 1.16 on one GPU or as replicas, beside what
 /// runs of it were recorded with (reader/frameworks/trainer.cpp).
 bool follows_loss(const ForeignImport& file) {
-  constexpr std::string_view kOthers[] = {"packing",
-                                          "padding_free",
-                                          kCodes,
-                                          "use_liger",
-                                          "use_liger_kernel",
-                                          "torch_compile",
-                                          "activation_offloading",
-                                          "gradient_checkpointing_kwargs.use_reentrant"};
+  constexpr std::string_view kOthers[] = {
+      "padding_free",          "use_liger",
+      "use_liger_kernel",      "torch_compile",
+      "activation_offloading", "gradient_checkpointing_kwargs.use_reentrant"};
   const bool replicated = !has_deepspeed(file) && !has_fsdp(file);
   const bool sdpa = file.text("attn_implementation", "sdpa") == "sdpa";
   const bool fp16 =
       loaded_type(file) == HalfType::fp16 || autocast_of(file, HalfType::bf16) == HalfType::fp16;
   const bool older = file.find("max_seq_length") != nullptr;
   const bool whole = file.find("lora_modules_to_save") != nullptr;
-  return replicated && sdpa && !fp16 && !older && !whole &&
+  // Sequences that are cut anew are as long as others; those of "bfd" lie in one without padding.
+  const bool packs = file.flag("packing") && file.text("packing_strategy", "bfd") != "wrapped";
+  // utils.py, get_quantization_config: codes are multiplied in the type of the weights, which is
+  // autocast's where that is bf16.
+  const bool wide_codes = file.flag(kCodes) && loaded_type(file) != HalfType::bf16;
+  return replicated && sdpa && !fp16 && !older && !whole && !packs && !wide_codes &&
          std::ranges::none_of(kOthers, [&file](std::string_view key) { return file.flag(key); });
 }
 
@@ -65,13 +66,17 @@ void write_job(ForeignImport& file) {
   if (adapts) write_lora(file, kLora);
   if (file.flag(kCodes)) {
     write_codes(file, {kCodes, "bnb_4bit_quant_type", "use_bnb_nested_quant", "false"});
-    if (adapts) file.write(adapter_key(file, kLora, "dtype"), "model", {kCodes});
+    // TRL casts all that is trained beside codes to bf16.
+    if (adapts && !follows) file.write(adapter_key(file, kLora, "dtype"), "model", {kCodes});
   }
   if (follows) {
+    const bool some = file.flag("completion_only_loss") || file.flag("assistant_only_loss");
     file.note(
         "it is read as a file of trl sft: every sequence counts as full, and every token has a "
         "loss",
-        "--set training.implementation.loop=trainer for the model's loss, over whole logits");
+        some
+            ? "--set training.completion_len=N for a loss of so many tokens of each sequence"
+            : "--set training.implementation.loop=trainer for the model's loss, over whole logits");
     return;
   }
   file.note("it is read as a file of trl sft, whose own loss and metrics are not followed",

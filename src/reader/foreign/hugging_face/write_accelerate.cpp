@@ -33,6 +33,7 @@ constexpr ExportRow kStep[] = {
     held("training.ema", "false"),
     held("training.use_cache", "false"),
     held("training.loss", "cross-entropy"),
+    held("training.completion_len", "none"),
     held("training.dropout", "own"),
     written("training.adapter"),
     not_yet("training.float8", "none"),

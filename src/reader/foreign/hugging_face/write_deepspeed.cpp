@@ -63,6 +63,7 @@ constexpr ExportRow kStep[] = {
     beside("training.ema"),
     beside("training.use_cache"),
     beside("training.loss"),
+    beside("training.completion_len"),
     beside("training.dropout"),
     beside("training.adapter"),
     not_yet("training.float8", "none"),

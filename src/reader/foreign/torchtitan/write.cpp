@@ -36,6 +36,7 @@ constexpr ExportRow kStep[] = {
     held("training.ema", "false"),
     held("training.use_cache", "false"),
     held("training.loss", "cross-entropy"),
+    held("training.completion_len", "none"),
     held("training.dropout", "own"),
     held("training.adapter", "none"),
     written("training.float8"),
