@@ -241,21 +241,19 @@ TEST_CASE("a batch of pairs has an even number of sequences, two where nothing i
 constexpr const char* kCodes =
     ", adapter: {qlora: {rank: 8, targets: [q_proj, gate_proj, down_proj]}}";
 
-/// Adapters over codes, and losses of a part of the tokens.
+/// Adapters over codes, and losses of a part of the tokens; plans follow preferences themselves.
 class PartialSpecs : public test::Draws {
  public:
   using Draws::Draws;
 
   std::string draw() {
     const std::string training =
-        test::Text() << "micro_batch: " << one_of(2, 4, 18) << ", seq_len: " << one_of(512, 1024)
+        test::Text() << "micro_batch: " << one_of(1, 3, 9) << ", seq_len: " << one_of(512, 1024)
                      << ", precision: " << one_of("bf16", "amp-bf16", "bf16-autocast")
                      << ", recompute: " << one_of("none", "full")
                      << ", gradient_accumulation: " << one_of(1, 2) << one_of("", kAdapter, kCodes)
-                     << one_of("", ", completion_len: 100", ", completion_len: 511")
-                     << ", implementation: {name: transformers, loop: " << one_of("sft", "dpo")
-                     << "}";
-    return llama(training);
+                     << one_of("", ", completion_len: 100", ", completion_len: 511");
+    return sft(training);
   }
 };
 
@@ -267,10 +265,10 @@ TEST_CASE("over codes, and of completions, the closed form is near the replay") 
     const std::string spec = specs.draw();
     INFO(spec);
     const test::TwoPeaks peaks = test::two_peaks_of(test::job_from(spec));
-    CHECK(peaks.apart() <= peaks.replayed / 20);
-    if (peaks.apart() <= peaks.replayed / 500) ++close;
+    CHECK(peaks.apart() <= peaks.replayed / 50);
+    if (peaks.apart() <= peaks.replayed / 1000) ++close;
   }
-  CHECK(close >= kJobs * 8 / 10);
+  CHECK(close >= kJobs * 9 / 10);
 }
 
 TEST_CASE("adapters over codes are of 2 bytes an element under TRL, whatever the base's type") {
@@ -300,8 +298,7 @@ TEST_CASE("the head of a completion has the products of its tokens alone") {
   CHECK(flops("") - flops(", completion_len: 28") == 2 * 100 * kOfToken);
   CHECK(flops("") == flops(", completion_len: 128"));
   const Job part = test::job_from(sft(keys + ", completion_len: 28"));
-  CHECK(made_in_forward(part, "last_hidden_state") ==
-        std::vector<std::int64_t>{4, std::int64_t{2} * 8 * 2 * 28, std::int64_t{2} * 28 * 256 * 2});
+  CHECK(made_in_forward(part, "last_hidden_state").back() == std::int64_t{2} * 28 * 256 * 2);
 }
 
 TEST_CASE("half of a sequence has no more targets than tokens") {
