@@ -76,6 +76,24 @@ TEST_CASE("a rank keeps whole every parameter that reaches into its partition", 
   CHECK(flat.pieces(3) == std::vector<std::int64_t>{10, 20});
 }
 
+TEST_CASE("each of the Trainer's two parameter groups has a flat tensor, and steps by itself",
+          "[memory]") {
+  Job job = deepspeed_job(ZeroStage::optimizer_gradients);
+  CHECK(made(timeline_of(job), LoopTensor::parameter_buffer).size() == 1);
+  job.training->implementation.loop = LoopKind::trainer;
+  const Timeline timeline = timeline_of(job);
+  constexpr std::int64_t kOfNorms = 9 * 256;
+  const std::int64_t decayed = parameters_of(job) - kOfNorms;
+  CHECK(made(timeline, LoopTensor::parameter_buffer) ==
+        std::vector<std::int64_t>{2 * decayed, 2 * kOfNorms});
+  REQUIRE(timeline.emptied_before);
+  // The gradients of zeros of both; then those of a step, group by group.
+  CHECK(made(timeline, LoopTensor::gradient_in_master_type) ==
+        std::vector<std::int64_t>{decayed, kOfNorms, decayed, kOfNorms});
+  job.training->recipe.gradients = DType::fp32;
+  CHECK(std::holds_alternative<Unavailable>(write_timeline(lowered(job), job)));
+}
+
 TEST_CASE("a bucket has its whole size, whatever the model's, and overlap_comm makes two",
           "[memory]") {
   Job job = deepspeed_job(ZeroStage::optimizer_gradients);

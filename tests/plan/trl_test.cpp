@@ -191,8 +191,29 @@ TEST_CASE("what several GPUs were not recorded with around SFTTrainer is refused
   CHECK(over("data: 4").empty());
   CHECK(over("data: 4", kAdapter).empty());
   CHECK(over(rows).empty());
-  CHECK(over(rows, kAdapter) == refused);
-  CHECK(over("data: 4, zero: 2") == refused);
+  CHECK(over(rows, kAdapter).empty());
+  CHECK(over("data: 4, zero: 3, fsdp: {version: 2, replicate: 2}") == refused);
+  CHECK(over("data: 4, zero: 2", ", precision: mixed").empty());
+  CHECK(over("data: 4, zero: 2", kAdapter) == refused);
+  CHECK(over("data: 4, zero: 2") ==
+        "SFTTrainer in DeepSpeed under this precision is not available yet");
+  CHECK(over("data: 4, zero: 3", ", precision: mixed") ==
+        "SFTTrainer in DeepSpeed's ZeRO 3 is not available yet");
+}
+
+TEST_CASE("beside adapters FSDP2's head is gathered by the loss, in the type in which it lies") {
+  const auto gathered = [](const std::string& keys, const std::string& tied) {
+    const std::string spec = llama("micro_batch: 1, seq_len: 64" + keys + kAdapter +
+                                       ", implementation: {name: transformers, loop: sft}",
+                                   ", tie_word_embeddings: " + tied);
+    const Job job = test::job_from(on_four(spec, "data: 4, zero: 3, fsdp: {version: 2}"));
+    return made_in_forward(job, "gathered_head");
+  };
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(gathered(", precision: amp-bf16", "false") == Sizes{4 * 40000 * 256});
+  CHECK(gathered(", precision: bf16-autocast", "false") == Sizes{2 * 40000 * 256});
+  // The table's own unit is gathered for its look-up.
+  CHECK(gathered(", precision: amp-bf16", "true").empty());
 }
 
 std::string dpo(const std::string& training) {

@@ -60,6 +60,7 @@ struct LoweringPolicy {
   bool reference_is_model = false;  ///< of preferences, run by the model itself without adapters
   std::int64_t reporting = 1;       ///< data ranks of which the loop gathers numbers to report
   bool copies_answers = false;      ///< DistributedDataParallel's _DDPSink around the model
+  bool units_around_peft = false;   ///< accelerate has cut peft's model into FSDP2's units
   /// Saved tensors of the layers wait on the host. From page-locked memory they come back
   /// packed, and so are gradients like them.
   std::optional<SaveOnCpu> saves_on_cpu = {};

@@ -48,11 +48,17 @@ class ModuleFinder {
     found_.insert(found_.begin(), 2, around);
   }
 
-  /// The loss is computed within the outer one; the inner one ends with the last norm.
+  /// The loss is computed within the outer one, unless the program takes it behind the model's
+  /// answer; the inner one ends with the last norm.
   void end_model() {
     const bool is_loss = found_.empty();
-    const OpIndex end = is_loss ? size() : found_.front().end;
+    const OpIndex end = is_loss ? end_of_answer() : found_.front().end;
     found_.insert(found_.begin(), ModuleCall{0, end, {}, false, true});
+  }
+
+  [[nodiscard]] OpIndex end_of_answer() const {
+    const auto last = std::ranges::find_if(block_.ops, &Op::ends_autocast);
+    return last == block_.ops.end() ? size() : static_cast<OpIndex>(last - block_.ops.begin() + 1);
   }
 
   [[nodiscard]] bool is_outside(OpIndex op) const {

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
+#include "memory/optimizer/parameter_groups.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/sharding/parameter_places.hpp"
 #include "memory/states/flat_partitions.hpp"
@@ -76,18 +78,21 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
           .to_host = offloads(),
           .micro_steps = std::min(job_.training->gradient_accumulation, kMostMicroSteps)},
       elements_of_parameters(recorder_.timeline()), recorder_);
-  find_sub_groups();
+  find_sub_groups(parts.graph.parameters);
 }
 
-/// _create_fp16_sub_groups.
-void PartitionedModel::find_sub_groups() {
-  const std::size_t parameters = recorder_.timeline().parameters.size();
-  SubGroup group;
-  for (std::uint32_t i = 0; i < parameters; ++i) {
-    group.elements = checked_add(group.elements, coordinator_->piece(i));
-    ++group.parameters;
-    if (group.elements < sharding_.settings.sub_group_size && i + 1 < parameters) continue;
-    groups_.push_back(std::exchange(group, {}));
+/// _create_fp16_sub_groups, of each of the optimizer's parameter groups.
+void PartitionedModel::find_sub_groups(const Inventory& inventory) {
+  const LoopHabits& habits = loop_habits_of(job_.training->implementation);
+  for (const ParameterGroup& all : trained_groups(inventory, recorder_.timeline(), habits)) {
+    SubGroup group;
+    for (const SteppedTensor& tensor : all) {
+      group.elements = checked_add(group.elements, coordinator_->piece(tensor.parameter));
+      ++group.parameters;
+      const bool last = &tensor == &all.back();
+      if (group.elements < sharding_.settings.sub_group_size && !last) continue;
+      groups_.push_back(std::exchange(group, {}));
+    }
   }
   for (SubGroup& one : groups_) {
     one.row.name = "the flat parameters";
@@ -238,6 +243,37 @@ std::optional<Unavailable> partitioned_model_refusal(const Job& job) {
   if (offload.optimizer_on_nvme || offload.parameters_on_nvme) {
     return Unavailable{
         "the timeline of DeepSpeed's ZeRO 3 with a part on NVMe is not available yet"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Unavailable> deepspeed_refusal(const Job& job) {
+  if (is_megatron_deepspeed(job)) return std::nullopt;
+  if (std::get<DeepSpeedZero>(sharding_of(job)).shards_weights()) {
+    if (auto refused = partitioned_model_refusal(job)) return refused;
+  }
+  if (!job.training->recipe.master || job.training->recipe.autocast || job.model.adapter) {
+    return Unavailable{
+        "the timeline of DeepSpeed over other weights than 16-bit ones, all of them trained, is "
+        "not available yet"};
+  }
+  if (sums_whole_gradients(job)) {
+    return Unavailable{
+        "the timeline of DeepSpeed's ZeRO 1 with gradients summed in fp32, which is an optimizer "
+        "of its own, is not available yet"};
+  }
+  const LoopRow& loop = row_of(job.training->implementation.loop);
+  if (loop.trains && !loop.accelerate) {
+    return Unavailable{
+        "the timeline of DeepSpeed in another loop than a plain one or the Trainer's is not "
+        "available yet"};
+  }
+  const Recipe& recipe = job.training->recipe;
+  const bool wider = size_of(recipe.gradients) > size_of(recipe.weights);
+  if (loop.accelerate && (wider || job.parallelism.offload.any())) {
+    return Unavailable{
+        "the timeline of DeepSpeed in the Trainer with a part on the host or gradients summed in "
+        "a wider type is not available yet"};
   }
   return std::nullopt;
 }

@@ -75,7 +75,7 @@ class PartitionedModel final : public BlockHooks {
   };
 
   [[nodiscard]] bool offloads() const;
-  void find_sub_groups();
+  void find_sub_groups(const Inventory& inventory);
   void cut_weights(ModelPlacement& placement, Timeline& timeline);
   void make_copies();
   HeldStorage prepare(const SubGroup& group, OptimizerRun& optimizer);
@@ -102,5 +102,7 @@ class PartitionedModel final : public BlockHooks {
 
 /// Why ZeRO 3 is not followed in the job, or nothing.
 std::optional<Unavailable> partitioned_model_refusal(const Job& job);
+/// Why DeepSpeed's ZeRO of any stage is not, or nothing.
+std::optional<Unavailable> deepspeed_refusal(const Job& job);
 
 }  // namespace memest

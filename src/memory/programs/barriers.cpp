@@ -7,9 +7,11 @@
 namespace memest {
 
 // torch/csrc/distributed/c10d/ProcessGroup.hpp, barrier: a static tensor of one byte, made anew.
-// accelerate sends what FSDP2 shards from the host when it prepares it, behind them.
+// accelerate sends what FSDP2 or DeepSpeed's engine take from the host when it prepares it, behind
+// them.
 void pass_barriers(const Job& job, ModelPlace model, Recorder& recorder) {
-  const auto now = shards_by<RowShards>(job) ? ModelPlace::absent : ModelPlace::there;
+  const bool later = shards_by<RowShards>(job) || shards_by<DeepSpeedZero>(job);
+  const auto now = later ? ModelPlace::absent : ModelPlace::there;
   if (model != now || job.parallelism.ranks() == 1) return;
   const std::int64_t count = loop_habits_of(job.forward()->implementation).barriers;
   HeldStorage before;

@@ -70,8 +70,9 @@ DeepSpeedStates::DeepSpeedStates(const Parts& parts)
   } else {
     buckets_ = std::make_unique<ZeroBuckets>(parts.model, parts.places, recorder_);
   }
+  if (buckets_) return;
   flat_.name = "the flat parameters";
-  flat_.shape = {partitions().partition()};
+  flat_.shape = {sums_->partitions().partition()};
   const ParameterGroup partition{{0, flat_.shape.front(), &flat_}};
   optimizer_.emplace(parts.model.job, std::vector<ParameterGroup>{partition}, parts.device,
                      recorder_);
@@ -82,8 +83,8 @@ BlockHooks& DeepSpeedStates::hooks() {
   return *buckets_;
 }
 
-const FlatPartitions& DeepSpeedStates::partitions() const {
-  return sums_ ? sums_->partitions() : buckets_->partitions();
+OptimizerRun& DeepSpeedStates::optimizer() {
+  return buckets_ ? buckets_->optimizer() : *optimizer_;
 }
 
 HeldStorage DeepSpeedStates::flat_weights(std::int64_t elements) {
@@ -95,11 +96,13 @@ HeldStorage DeepSpeedStates::flat_weights(std::int64_t elements) {
 /// of a flat tensor (ProcessGroupNCCL::allgather into a list, flatten_for_scatter_gather).
 void DeepSpeedStates::gather_weights() {
   const std::int64_t bucket = sums_ ? 5'000'000'000 : 500'000'000;
-  const std::int64_t shards = std::max<std::int64_t>(1, partitions().elements() / bucket);
-  const std::int64_t shard = partitions().partition() / shards / 2 * 2;
+  const std::int64_t elements = sums_ ? sums_->partitions().elements() : buckets_->elements();
+  const std::int64_t partition = elements / ranks_;
+  const std::int64_t shards = std::max<std::int64_t>(1, elements / bucket);
+  const std::int64_t shard = partition / shards / 2 * 2;
   for (std::int64_t left = shards; left > 0; --left) {
     const bool last = left == 1;
-    const std::int64_t own = last ? partitions().partition() - (shards - 1) * shard : shard;
+    const std::int64_t own = last ? partition - (shards - 1) * shard : shard;
     flat_weights(checked_multiply(own, ranks_)).drop();
   }
 }
@@ -109,27 +112,25 @@ void DeepSpeedStates::construct(Timeline& timeline) {
   if (sums_) {
     sums_->flatten(weights);
     // bf16_dp_partitions[partition_id].clone().float().
-    HeldStorage clone = flat_weights(partitions().partition());
+    HeldStorage clone = flat_weights(sums_->partitions().partition());
     optimizer_->construct();
     clone.drop();
   } else {
     // move_to_cpu(bit16_groups) and empty_cache(), then the flat tensor comes back.
-    HeldVector empty = buckets_->send_weights(weights);
+    const std::vector<StorageId> empty = buckets_->send_weights(weights);
     timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
-    buckets_->flatten({});
-    empty.drop();
-    buckets_->give_partition(*optimizer_);
+    buckets_->construct(empty, timeline);
   }
   // initialize_optimizer_states().
-  optimizer_->step();
-  optimizer_->zero_grad();
+  optimizer().step();
+  optimizer().zero_grad();
 }
 
 void DeepSpeedStates::step(Recorder& /*recorder*/) {
   if (sums_) sums_->reduce();
-  hooks().hand_over(*optimizer_);
-  optimizer_->step();
-  optimizer_->zero_grad();
+  hooks().hand_over(optimizer());
+  optimizer().step();
+  optimizer().zero_grad();
   gather_weights();
 }
 

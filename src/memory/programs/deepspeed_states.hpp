@@ -78,7 +78,7 @@ class DeepSpeedStates final : public SteppedStates {
   [[nodiscard]] std::int64_t tensor_summed_elements() const override { return 0; }
 
  private:
-  [[nodiscard]] const FlatPartitions& partitions() const;
+  [[nodiscard]] OptimizerRun& optimizer();
   HeldStorage flat_weights(std::int64_t elements);
   void gather_weights();
 

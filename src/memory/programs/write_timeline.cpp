@@ -198,16 +198,15 @@ std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<Parame
 /// flatten_on_accelerator, or not.
 void flatten(ZeroBuckets& buckets, bool on_host, Timeline& timeline) {
   const std::vector<StorageId> weights = placed_weights(timeline);
-  if (!on_host) return buckets.flatten(weights);
-  HeldVector empty = buckets.send_weights(weights);
+  if (!on_host) return buckets.construct(weights, timeline);
+  const std::vector<StorageId> empty = buckets.send_weights(weights);
   timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
-  buckets.flatten({});
-  empty.drop();  // _update_model_bit16_weights
+  buckets.construct(empty, timeline);
 }
 
-/// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor. Its buckets go on filling from
-/// one micro-step to the next, so two that made the same events say nothing of a third: all are
-/// followed.
+/// DeepSpeed's ZeRO 1 and 2: the optimizer steps a flat tensor a parameter group. Its buckets go on
+/// filling from one micro-step to the next, so two that made the same events say nothing of a
+/// third: all are followed.
 Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_rank) {
   Timeline timeline;
   const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
@@ -215,24 +214,19 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline, EqualMicroSteps::followed);
   recorder.begin(Phase::model);
+  pass_barriers(job, ModelPlace::absent, recorder);
   ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder)
       .write(false, BufferOrder::as_registered);
   recorder.end();
-  ZeroBuckets buckets({job, graph.parameters, data_rank, {}},
+  ZeroBuckets buckets({job, graph.parameters, data_rank, {}, device},
                       parameter_places(graph, order, timeline), recorder);
-  ParameterTensor flat;
-  flat.name = "the flat parameters";
-  flat.shape = {buckets.partitions().partition()};
-  const ParameterGroup partition{{0, flat.shape.front(), &flat}};
-  OptimizerRun optimizer(job, stepped_on_device(job, {partition}), device, recorder);
   recorder.begin(Phase::main_params);
   flatten(buckets, flattens_on_host(graph, job), timeline);
-  buckets.give_partition(optimizer);
   recorder.end();
   EngineSettings settings = settings_of(graph, job, &buckets);
   if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
   Engine engine(graph, order, settings, recorder);
-  TrainingLoop loop({job, order, engine, optimizer, recorder});
+  TrainingLoop loop({job, order, engine, buckets.optimizer(), recorder});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   recorder.finish();
   return timeline;
@@ -252,6 +246,7 @@ Timeline write_partitioned(const Graph& graph, const Job& job, std::int64_t data
   } else {
     placement.write(false, BufferOrder::as_registered);
   }
+  pass_barriers(job, ModelPlace::absent, recorder);
   recorder.end();
   PartitionedModel model({job, graph, order, data_rank, device}, recorder);
   recorder.begin(Phase::main_params);
@@ -264,30 +259,6 @@ Timeline write_partitioned(const Graph& graph, const Job& job, std::int64_t data
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   recorder.finish();
   return timeline;
-}
-
-/// Why DeepSpeed's part in the job is not followed, or nothing.
-std::optional<Unavailable> deepspeed_refusal(const Job& job) {
-  if (is_megatron_deepspeed(job)) return std::nullopt;
-  if (zero_of(job).shards_weights()) {
-    if (auto refused = partitioned_model_refusal(job)) return refused;
-  }
-  if (!job.training->recipe.master || job.training->recipe.autocast || job.model.adapter) {
-    return Unavailable{
-        "the timeline of DeepSpeed over other weights than 16-bit ones, all of them trained, is "
-        "not available yet"};
-  }
-  if (sums_whole_gradients(job)) {
-    return Unavailable{
-        "the timeline of DeepSpeed's ZeRO 1 with gradients summed in fp32, which is an optimizer "
-        "of its own, is not available yet"};
-  }
-  if (row_of(job.training->implementation.loop).trains) {
-    return Unavailable{
-        "the timeline of DeepSpeed in another loop than a plain one is not "
-        "available yet"};
-  }
-  return std::nullopt;
 }
 
 /// Why the job has no timeline yet, or nothing.

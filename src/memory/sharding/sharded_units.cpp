@@ -142,7 +142,13 @@ void ShardedUnits::cast_loss(std::size_t root) {
 
 void ShardedUnits::before_backward(std::uint32_t instance) {
   for (std::size_t i = units_.size(); i > 0; --i) {
-    if (units_[i - 1].ends_with(instance)) begin_backward(i - 1);
+    const ShardedUnit& unit = units_[i - 1];
+    if (!unit.ends_with(instance) || !unit.has_backward) continue;
+    if (unit.answers != ShardedUnit::kBlocks) {
+      waits_ = i - 1;
+    } else {
+      begin_backward(i - 1);
+    }
   }
 }
 
@@ -159,6 +165,8 @@ void ShardedUnits::begin_backward(std::size_t unit) {
 }
 
 void ShardedUnits::before_node(const OpSite& site) {
+  // _register_pre_backward_hook hangs on what the model answers before it is cast.
+  if (waits_ && site.op < units_[*waits_].answers) begin_backward(*std::exchange(waits_, {}));
   if (!in_modules_) return;
   if (const auto unit = module_at(site.instance, site.op)) begin_backward(*unit);
 }
@@ -197,11 +205,12 @@ std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
   return units;
 }
 
-/// As the modules are nested: the root first. FSDPParamGroup.finalize_backward lets go of what was
-/// gathered ahead and then not asked for.
+/// As the modules are nested: the root first, then as they are registered.
+/// FSDPParamGroup.finalize_backward lets go of what was gathered ahead and then not asked for.
 void ShardedUnits::end_backward() {
-  const std::vector<std::size_t> units = units_of(running_);
+  std::vector<std::size_t> units = units_of(running_);
   end_unit(units.back());
+  std::ranges::stable_sort(units, {}, [this](std::size_t unit) { return units_[unit].first; });
   for (const std::size_t unit : units) {
     if (units_[unit].reduces_at_end && !units_[unit].is_root) end_unit(unit);
     states_[unit].output.drop();

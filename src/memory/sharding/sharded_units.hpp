@@ -153,6 +153,7 @@ class ShardedUnits final : public BlockHooks {
   std::vector<Part> parts_;
   bool in_modules_;                   // some unit is one module's
   std::size_t running_ = 0;           // the part whose backward runs
+  std::optional<std::size_t> waits_;  // a root whose answers have no gradient yet
   bool in_stages_;                    // of a pipeline: reduced when the last backward has run
   bool sums_;                         // over a step's micro-batches, whole
   bool holds_;                        // of the running backward: it reduces nothing

@@ -1,13 +1,12 @@
 #include "memory/sharding/unit_layout.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 
+#include "memest/graph/final_norm.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
@@ -76,6 +75,7 @@ class UnitWriter {
     // torchtitan and accelerate leave the root to FSDPState._lazy_init: it keeps its weights, which
     // the backward would gather again at once.
     root.reshards = false;
+    root.answers = answer_at(root.last);
     root.parameters = parameters_of_ends(span);
     if (layout_.ends_apart) take_ends(root, input, tail);
     add(std::move(input));
@@ -99,6 +99,8 @@ class UnitWriter {
       // RegisterPostBackwardFunction hangs on an input that wants a gradient; units without one
       // wait for _root_post_backward_final_callback.
       unit.reduces_at_end = at_input || !gradient_comes_to(unit, span);
+      const bool looks_up = !unit.is_root && is_end(span.first) && unit.last == span.first;
+      unit.has_backward = !looks_up || !adapted_ || embeddings_want_gradient(span);
       order_uses(unit);
     }
   }
@@ -107,7 +109,10 @@ class UnitWriter {
   /// layer has run where its input wants no gradient. Under peft checkpoints ask for one.
   [[nodiscard]] bool gradient_comes_to(const ShardedUnit& unit, const PartSpan& span) const {
     const bool reads_input = unit.first == span.first + 1 && !unit.is_root;
-    if (!adapted_ || !reads_input || !is_end(span.first)) return true;
+    return !adapted_ || !reads_input || !is_end(span.first) || embeddings_want_gradient(span);
+  }
+
+  [[nodiscard]] bool embeddings_want_gradient(const PartSpan& span) const {
     const std::vector<std::uint32_t> uses = uses_at(span.first);
     return std::any_of(uses.begin(), uses.end(), [this](std::uint32_t use) {
       return order_.parameters()[use].contributions > 0;
@@ -189,25 +194,26 @@ class UnitWriter {
     take_tail(root, tail);
     // The head by itself is gathered when its product begins, behind the norm.
     const bool head_alone = tail.first == head_ && final_norm_missing(root);
-    if (head_alone && !shared) tail.op = product_at(head_);
+    if (head_alone && !shared) tail.op = reads_head_ ? ShardedUnit::kNever : product_at(head_);
     if (shared) tail.parameters.push_back(*shared);
     input.adds_to_others = shared.has_value() && !input.parameters.empty();
   }
 
-  /// accelerate 1.15, _find_final_norm looks among the children of the model's `base_model_prefix`,
-  /// which peft's model hands on: `model` of it is the whole causal model, and no norm is its
-  /// child. `transformer` and `gpt_neox` are the base model, whose norm has another name.
   [[nodiscard]] bool finds_norm(const std::string& name) const {
-    if (!peft_in_accelerate_) return true;
-    constexpr std::array<std::string_view, 3> kFound = {"ln_f.", "norm_f.", "final_layer_norm."};
-    return std::ranges::any_of(kFound,
-                               [&name](std::string_view known) { return name.starts_with(known); });
+    return !peft_in_accelerate_ || finds_norm_beside_peft(module_of(name));
   }
 
   /// Whether a norm is left to the root.
   [[nodiscard]] bool final_norm_missing(const ShardedUnit& root) const {
     return std::ranges::any_of(
         root.parameters, [this](std::uint32_t i) { return row(i).role == ParameterRole::norm; });
+  }
+
+  [[nodiscard]] std::uint32_t answer_at(std::uint32_t instance) const {
+    const auto& ops = order_.programs()[order_.instances()[instance].block].ops;
+    const auto answer = std::ranges::find_if(ops, [](const auto& op) { return op.ends_autocast; });
+    return answer == ops.end() ? ShardedUnit::kBlocks
+                               : static_cast<std::uint32_t>(answer - ops.begin());
   }
 
   /// The op of the head's product, its block's last.

@@ -17,6 +17,9 @@ FsdpUnits layout_of(const Implementation& implementation);
 /// Parameters that are all-gathered at once.
 struct ShardedUnit {
   static constexpr std::uint32_t kBlocks = ~std::uint32_t{0};
+  /// No module of it is ever called (TRL's loss gathers lm_head.weight by itself): it lies in
+  /// shares alone.
+  static constexpr std::uint32_t kNever = kBlocks - 1;
 
   std::vector<std::uint32_t> parameters;  ///< Timeline::parameters, as their modules register them
   std::vector<std::uint32_t> uses;        ///< ForwardOrder::parameters, whose gradients it reduces
@@ -36,7 +39,11 @@ struct ShardedUnit {
   /// runs behind its forward and none before its backward.
   bool never_ends = false;
   bool is_root = false;  ///< the last of its part, around all others
+  /// The op of the root's last block with which the model answers; behind it the program goes on.
+  std::uint32_t answers = kBlocks;
   bool reshards = true;  ///< gives the gathered weights back after the forward
+  /// A hook stands before its backward: what it answers wants a gradient.
+  bool has_backward = true;
   /// Its reduced gradients are added to the shares of a unit that has reduced before: both have one
   /// tied parameter.
   bool adds_to_others = false;

@@ -6,16 +6,15 @@
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
+#include "memory/optimizer/parameter_groups.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
 
-std::vector<std::int64_t> trained_elements(const Inventory& inventory, const Timeline& timeline) {
+std::vector<std::int64_t> sizes_of(const ParameterGroup& group) {
   std::vector<std::int64_t> elements;
-  for (const TensorPlace& place : timeline.parameters) {
-    if (inventory.parameters[place.row].trainable) elements.push_back(place.elements);
-  }
+  for (const SteppedTensor& tensor : group) elements.push_back(tensor.elements);
   return elements;
 }
 
@@ -30,15 +29,55 @@ ZeroBuckets::ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, 
           std::min(model.job.training->gradient_accumulation, kMostMicroSteps))),
       weights_(model.job.training->recipe.weights),
       gradients_(model.job.training->recipe.gradients),
-      places_(std::move(places)),
-      partitions_(trained_elements(model.inventory, recorder.timeline()),
-                  model.job.parallelism.data) {
+      places_(std::move(places)) {
   std::size_t trained = 0;
   for (const TensorPlace& place : recorder.timeline().parameters) {
     trained_index_.push_back(trained);
     if (model.inventory.parameters[place.row].trainable) ++trained;
   }
   whole_.resize(trained);
+  group_of_.resize(trained);
+  make_groups(model);
+}
+
+void ZeroBuckets::make_groups(const Model& model) {
+  const LoopHabits& habits = loop_habits_of(model.job.training->implementation);
+  for (const ParameterGroup& all : trained_groups(model.inventory, recorder_.timeline(), habits)) {
+    if (all.empty()) continue;
+    Group& group = groups_.emplace_back(
+        Group{FlatPartitions(sizes_of(all), model.job.parallelism.data), {}, {}, {}});
+    for (const SteppedTensor& tensor : all) {
+      group_of_[trained_index_[tensor.parameter]] = {groups_.size() - 1, group.parameters.size()};
+      group.parameters.push_back(tensor.parameter);
+    }
+  }
+  for (Group& group : groups_) {
+    group.row.name = "the flat parameters";
+    group.row.shape = {group.partitions.partition()};
+    std::vector<ParameterGroup> stepped;
+    const std::uint32_t first = group.parameters.front();
+    if (!offloads_) stepped.push_back({{first, group.row.shape.front(), &group.row}});
+    group.optimizer =
+        std::make_unique<OptimizerRun>(model.job, std::move(stepped), model.device, recorder_);
+  }
+}
+
+std::int64_t ZeroBuckets::elements() const {
+  std::int64_t all = 0;
+  for (const Group& group : groups_) all = checked_add(all, group.partitions.elements());
+  return all;
+}
+
+std::int64_t ZeroBuckets::partition() const {
+  std::int64_t all = 0;
+  for (const Group& group : groups_) all = checked_add(all, group.partitions.partition());
+  return all;
+}
+
+std::int64_t ZeroBuckets::reaching() const {
+  std::int64_t all = 0;
+  for (const Group& group : groups_) all = checked_add(all, group.partitions.reaching(rank_));
+  return all;
 }
 
 HeldStorage ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements elements,
@@ -52,38 +91,46 @@ Stream ZeroBuckets::reduction_stream() const {
   return zero_.overlaps() ? Stream::reduce_scatter : Stream::compute;
 }
 
-HeldVector ZeroBuckets::send_weights(const std::vector<StorageId>& weights) {
-  HeldVector empty;
+std::vector<StorageId> ZeroBuckets::send_weights(const std::vector<StorageId>& weights) {
+  std::vector<StorageId> empty;
   for (const StorageId weight : weights) {
     // param.data = torch.empty(1).to(param.device)
-    empty.push_back(make(LoopTensor::parameter_shard, Holding::temporaries, {1, DType::fp32}));
+    empty.push_back(
+        make(LoopTensor::parameter_shard, Holding::temporaries, {1, DType::fp32}).give_up());
     recorder_.release(weight);
   }
   return empty;
 }
 
-void ZeroBuckets::flatten(const std::vector<StorageId>& weights) {
-  make(LoopTensor::parameter_buffer, Holding::weights, {partitions_.elements(), weights_})
-      .give_up();
-  for (const StorageId weight : weights) recorder_.release(weight);
-}
-
-void ZeroBuckets::give_partition(OptimizerRun& optimizer) {
-  // The optimizer's own copy is made from a clone, and a first gradient of zeros comes and goes.
-  HeldStorage clone =
-      make(LoopTensor::parameter_shard, Holding::temporaries, {partitions_.partition(), weights_});
-  optimizer.construct();
-  clone.drop();
+void ZeroBuckets::construct(const std::vector<StorageId>& weights, Timeline& timeline) {
+  for (Group& group : groups_) {
+    // Every group begins with empty_cache(): before the first one of a model that has just come
+    // nothing is cached.
+    const bool cached = &group != &groups_.front() && !timeline.emptied_before;
+    if (cached) timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+    make(LoopTensor::parameter_buffer, Holding::weights, {group.partitions.elements(), weights_})
+        .give_up();
+    for (const std::uint32_t parameter : group.parameters) {
+      recorder_.release(weights[parameter]);  // _update_model_bit16_weights
+    }
+    // The optimizer's own copy is made from a clone.
+    const HeldStorage clone = make(LoopTensor::parameter_shard, Holding::temporaries,
+                                   {group.partitions.partition(), weights_});
+    group.optimizer->construct();
+  }
   if (offloads_) {
     // temp_grad_buffer_for_gpu_offload: as large as the largest parameter.
-    make(LoopTensor::transfer_buffer, Holding::collective_buffers,
-         {partitions_.largest(), weights_})
-        .give_up();
+    std::int64_t largest = 0;
+    for (const Group& group : groups_) largest = std::max(largest, group.partitions.largest());
+    make(LoopTensor::transfer_buffer, Holding::collective_buffers, {largest, weights_}).give_up();
     return;
   }
-  make(LoopTensor::gradient_in_master_type, Holding::temporaries,
-       {partitions_.partition(), DType::fp32})
-      .drop();
+  // initialize_optimizer_states: first gradients of zeros come and go.
+  HeldVector zeros;
+  for (const Group& group : groups_) {
+    zeros.push_back(make(LoopTensor::gradient_in_master_type, Holding::temporaries,
+                         {group.partitions.partition(), DType::fp32}));
+  }
 }
 
 bool ZeroBuckets::reduces_now() const {
@@ -117,7 +164,7 @@ bool ZeroBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
 }
 
 void ZeroBuckets::add(std::size_t parameter, HeldStorage gradient) {
-  const std::int64_t elements = partitions_.elements_of(parameter);
+  const std::int64_t elements = partitions_of(parameter).elements_of(place_of(parameter));
   // reduce_independent_p_g_buckets_and_remove_grads: a bucket is reduced before the gradient that
   // it has no room for; one that is larger than a bucket is no part of it
   // (extra_large_param_to_reduce).
@@ -136,10 +183,13 @@ void ZeroBuckets::add(std::size_t parameter, HeldStorage gradient) {
 bool ZeroBuckets::is_of_several_ranks() const {
   // average_tensor joins slices of one rank, and allreduce_bucket makes a flat tensor of several
   // alone.
-  const std::int64_t rank = partitions_.first_rank(filled_.front().parameter);
+  const auto first = [this](std::size_t parameter) {
+    return partitions_of(parameter).first_rank(place_of(parameter));
+  };
+  const std::int64_t rank = first(filled_.front().parameter);
   return std::any_of(filled_.begin(), filled_.end(), [&](const Filled& one) {
-    return partitions_.first_rank(one.parameter) != rank ||
-           partitions_.last_rank(one.parameter) != rank;
+    const std::int64_t last = partitions_of(one.parameter).last_rank(place_of(one.parameter));
+    return first(one.parameter) != rank || last != rank;
   });
 }
 
@@ -159,7 +209,8 @@ void ZeroBuckets::reduce() {
 /// To the host; earlier micro-steps' are summed there, in the buffer for transfers.
 void ZeroBuckets::send_own(Filled& filled) {
   if (micro_step_ == micro_steps_) {
-    const std::int64_t elements = partitions_.piece(filled.parameter, rank_);
+    const FlatPartitions& partitions = partitions_of(filled.parameter);
+    const std::int64_t elements = partitions.piece(place_of(filled.parameter), rank_);
     make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kDeepSpeedNormType}).drop();
     make(LoopTensor::gradient_in_master_type, Holding::temporaries, {elements, DType::fp32}).drop();
   }
@@ -168,7 +219,7 @@ void ZeroBuckets::send_own(Filled& filled) {
 
 /// Stage 1 leaves what is not its own where it is until the backward has ended.
 void ZeroBuckets::keep_own(Filled& filled) {
-  const bool own = partitions_.reaches(filled.parameter, rank_);
+  const bool own = partitions_of(filled.parameter).reaches(place_of(filled.parameter), rank_);
   if (!own) {
     if (shards_gradients()) return filled.gradient.drop();
     waiting_.push_back(std::move(filled.gradient));
@@ -181,8 +232,7 @@ void ZeroBuckets::keep_own(Filled& filled) {
   }
   HeldVector& partition = widens_partition() ? collected_ : arrived_;
   if (partition.empty()) {
-    const std::int64_t kept =
-        widens_partition() ? partitions_.partition() : partitions_.reaching(rank_);
+    const std::int64_t kept = widens_partition() ? this->partition() : reaching();
     partition.push_back(make(LoopTensor::gradient_buffer, Holding::gradients, {kept, gradients_},
                              reduction_stream()));
   }
@@ -206,18 +256,30 @@ void ZeroBuckets::end_backward() {
 void ZeroBuckets::drop_gradients() { collected_.drop(); }
 
 /// Gradients in the optimizer's type stay until it has stepped.
-void ZeroBuckets::hand_over(OptimizerRun& optimizer) {
+void ZeroBuckets::hand_over(OptimizerRun& last) {
   if (offloads_) return;
-  const std::vector<std::int64_t> pieces = partitions_.pieces(rank_);
-  for (const std::int64_t elements : pieces) {
-    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kDeepSpeedNormType}).drop();
+  for (const Group& group : groups_) {
+    for (const std::int64_t elements : group.partitions.pieces(rank_)) {
+      make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kDeepSpeedNormType})
+          .drop();
+    }
   }
-  if (widens_partition()) return;
-  const std::int64_t copied = pieces.size() > 1 ? partitions_.partition() : 0;
-  HeldStorage flat = make(LoopTensor::gradient_buffer, Holding::temporaries, {copied, weights_});
-  optimizer.widen_gradients();
-  flat.drop();
-  collected_.drop();
+  for (Group& group : groups_) {
+    if (!widens_partition()) widen(group);
+    if (group.optimizer.get() == &last) break;
+    group.optimizer->step();
+    group.optimizer->zero_grad();
+  }
+  if (!widens_partition()) collected_.drop();
+}
+
+/// One gradient is widened as it lies.
+void ZeroBuckets::widen(Group& group) {
+  const bool several = group.partitions.pieces(rank_).size() > 1;
+  const std::int64_t copied = several ? group.partitions.partition() : 0;
+  const HeldStorage flat =
+      make(LoopTensor::gradient_buffer, Holding::temporaries, {copied, weights_});
+  group.optimizer->widen_gradients();
 }
 
 }  // namespace memest

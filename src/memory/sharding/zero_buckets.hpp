@@ -1,17 +1,16 @@
 // DeepSpeed's ZeRO 1 and 2 (deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeed 0.19).
 //
-//   construct   One flat tensor takes the place of the weights; the rank's partition of it is
-//   copied
-//               to fp32.
+//   construct   One flat tensor a parameter group takes the place of its weights; the rank's
+//               partition of it is copied to fp32.
 //   backward    The first gradient makes the bucket, of its whole size. In stage 2 each gradient is
 //               copied into it as it comes, and goes; one that is larger than the bucket waits by
 //               itself. Stage 1 keeps all gradients and does the same at the end of the last
 //               micro-step's backward. A full bucket is reduced: put together in one tensor where
 //               what lies in it is of several ranks; then what reaches into the rank's own
 //               partition is copied to a tensor of its own.
-//   hand_over   Norms in fp64, tensor by tensor; then the partition's gradients are put together
-//   and
-//               widened.
+//   hand_over   Norms in fp64, tensor by tensor; then, group by group, the partition's gradients
+//               are put together and widened, and the optimizer steps; the last one is the loop's
+//               to step.
 //
 // With the optimizer on the host nothing is made of the partition but its clone, and a buffer of
 // the largest gradient stays for what comes back from there. Gradients larger than the bucket are
@@ -22,9 +21,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "memest/graph/graph.hpp"
+#include "memest/spec/inventory.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/block_hooks.hpp"
@@ -42,17 +44,21 @@ class ZeroBuckets final : public BlockHooks {
     std::int64_t data_rank = 0;
     /// Those of a step that are followed; absent: as without a pipeline.
     std::optional<std::int64_t> micro_steps = {};
+    std::optional<LaunchDevice> device = {};
   };
   /// `places`: of ForwardOrder::parameters(), see parameter_places().
   ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder);
 
-  /// `weights` have their place, and go to the host; answers what stands for them.
-  HeldVector send_weights(const std::vector<StorageId>& weights);
-  /// The flat tensor comes to the device, which then has `weights` as its parts.
-  void flatten(const std::vector<StorageId>& weights);
-  /// `optimizer` gets its copies of the partition.
-  void give_partition(OptimizerRun& optimizer);
-  [[nodiscard]] const FlatPartitions& partitions() const { return partitions_; }
+  /// `weights` have their place, and go to the host; answers what stands for each of them.
+  std::vector<StorageId> send_weights(const std::vector<StorageId>& weights);
+  /// Group by group the flat tensor comes to the device, whose parts take the place of `weights`,
+  /// and the optimizer gets its copies of the partition.
+  void construct(const std::vector<StorageId>& weights, Timeline& timeline);
+  /// The optimizer of the last group, which the training loop steps.
+  [[nodiscard]] OptimizerRun& optimizer() { return *groups_.back().optimizer; }
+  /// Elements of all flat tensors, and of the rank's partitions of them.
+  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] std::int64_t partition() const;
 
   void before_forward(std::uint32_t) override {}
   void after_forward(std::uint32_t) override {}
@@ -72,6 +78,28 @@ class ZeroBuckets final : public BlockHooks {
     std::size_t parameter = 0;
     HeldStorage gradient;  ///< where it is not in the bucket
   };
+  /// Parameters that the optimizer steps as one flat tensor.
+  struct Group {
+    FlatPartitions partitions;
+    std::vector<std::uint32_t> parameters;  ///< of Timeline::parameters
+    ParameterTensor row;
+    std::unique_ptr<OptimizerRun> optimizer;
+  };
+  struct Place {
+    std::size_t group = 0;
+    std::size_t parameter = 0;  ///< of its partitions
+  };
+
+  void make_groups(const Model& model);
+  [[nodiscard]] const FlatPartitions& partitions_of(std::size_t parameter) const {
+    return groups_[group_of_[parameter].group].partitions;
+  }
+  [[nodiscard]] std::size_t place_of(std::size_t parameter) const {
+    return group_of_[parameter].parameter;
+  }
+  /// Elements of all parameters that reach into the rank's partitions.
+  [[nodiscard]] std::int64_t reaching() const;
+  void widen(Group& group);
 
   void open_buckets();
   void add(std::size_t parameter, HeldStorage gradient);
@@ -99,7 +127,8 @@ class ZeroBuckets final : public BlockHooks {
   DType gradients_;
   std::vector<std::uint32_t> places_;       // of uses
   std::vector<std::size_t> trained_index_;  // by Timeline::parameters
-  FlatPartitions partitions_;
+  std::vector<Group> groups_;
+  std::vector<Place> group_of_;     // by trained parameter
   std::vector<HeldStorage> whole_;  // stage 1's gradients, by trained parameter
   HeldVector buckets_;
   std::vector<Filled> filled_;

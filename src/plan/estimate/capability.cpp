@@ -1,6 +1,7 @@
 #include <variant>
 
 #include "memest/plan/estimate.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/spec/parallel/replicas.hpp"
 #include "memest/spec/parallel/sharding.hpp"
@@ -24,6 +25,8 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   policy.layers_get_gradients = reduces_frozen_weights(job);
   if (job.training) policy.reporting = reporting_ranks(*job.training, parallelism);
   policy.copies_answers = finds_unused_parameters(job);
+  policy.units_around_peft = shards_by<RowShards>(job) && job.model.adapter && job.training &&
+                             row_of(job.training->implementation.loop).accelerate;
   policy.tensor = parallelism.tensor;
   policy.expert = parallelism.expert;
   policy.whole_experts = parallelism.whole_experts();

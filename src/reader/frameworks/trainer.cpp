@@ -40,15 +40,17 @@ constexpr std::array<std::string_view, 5> kRecordedPrecisions = {
 
 constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "embed_out"};
 
-/// One GPU without any sharding, whole replicas alone, or FSDP2 of a model that SFTTrainer trains
-/// whole.
+bool in_deepspeed(const Job& job) { return shards_by<DeepSpeedZero>(job); }
+
+/// One GPU without any sharding, whole replicas alone, or of SFTTrainer FSDP2 and, of a model that
+/// it trains whole, DeepSpeed's ZeRO.
 bool divides_as_recorded(const Job& job) {
   const Parallelism& parallelism = job.parallelism;
   if (parallelism.ranks() != parallelism.data) return false;
   if (shards_by<ReplicasOfDdp>(job) || shards_by<Unsharded>(job)) return true;
-  const bool alone = parallelism.shard_ranks() == parallelism.data && parallelism.data > 1;
-  return shards_by<RowShards>(job) && alone && !job.model.adapter &&
-         !row_of(job.training->implementation.loop).prefers;
+  if (row_of(job.training->implementation.loop).prefers || parallelism.data == 1) return false;
+  if (in_deepspeed(job)) return !job.model.adapter;
+  return shards_by<RowShards>(job) && parallelism.shard_ranks() == parallelism.data;
 }
 
 constexpr NotRecorded kNotUnderTrl[] = {
@@ -56,9 +58,19 @@ constexpr NotRecorded kNotUnderTrl[] = {
     {[](const Job& job) { return !divides_as_recorded(job); },
      "over several GPUs in another way than as whole replicas (DistributedDataParallel)",
      "leave 'fsdp', 'zero', 'tensor', 'pipeline' and 'context' out"},
+    {[](const Job& job) { return in_deepspeed(job) && job.training->recipe.name != "mixed"; },
+     "in DeepSpeed under this precision", "use mixed"},
+    // The loss reads lm_head.weight outside of its module, which ZeRO 3 takes for a parameter of
+    // the whole model from there on (register_external_parameter).
     {[](const Job& job) {
-       return std::ranges::find(kRecordedPrecisions, job.training->recipe.name) ==
-              kRecordedPrecisions.end();
+       return in_deepspeed(job) &&
+              zero_stage_of(sharding_of(job)) == ZeroStage::optimizer_gradients_weights;
+     },
+     "in DeepSpeed's ZeRO 3", "set 'zero' to 1 or 2"},
+    {[](const Job& job) {
+       return !in_deepspeed(job) &&
+              std::ranges::find(kRecordedPrecisions, job.training->recipe.name) ==
+                  kRecordedPrecisions.end();
      },
      "under this precision", "use amp-bf16, bf16-autocast, bf16 or fp32"},
     {[](const Job& job) {

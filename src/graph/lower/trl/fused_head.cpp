@@ -53,13 +53,14 @@ HeadAnswer answer_of_model(BlockBuilder& block, const DecoderContext& context,
   HeadAnswer answer;
   answer.mask = forward.local(
       compute(block, OpKind::mask, {call.labels}, {{"labels", "mask"}, shape, DType::boolean}));
+  const TensorId weight = head_weight(block, context);
   const TensorId predicting = slice(block, {"last_hidden_state", "predicting"}, call.hidden,
                                     {dims.b, shape[1], dims.embedding});
   const TensorId rows = selected_rows(
       block, {"last_hidden_state", predicting, answer.mask, {tokens, dims.embedding}});
   const TensorId labels = block.alias({"labels", "shifted"}, call.labels, shape);
   const TensorId targets = selected_rows(block, {"labels", labels, answer.mask, {tokens}});
-  const TargetScores scores = scores_of_tiles(block, context, {rows, targets}, call.asked);
+  const TargetScores scores = scores_of_tiles(block, context, {rows, weight, targets}, call.asked);
   {
     Frame generator(block);
     generator.local(scores.log_probs);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/lower/trl/trl.hpp"
+#include "memest/graph/final_norm.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -82,17 +83,15 @@ class Tiles {
         rows_(given.rows),
         targets_(given.targets),
         compute_(context.policy.autocast ? context.policy.compute : context.policy.weights),
-        casts_(compute_ != context.policy.weights),
+        casts_rows_(compute_ != context.policy.weights),
+        casts_weight_(compute_ != block.dtype_of(given.weight)),
         tokens_(checked_multiply(context.policy.micro_batch, context.policy.targets())),
         vocab_(context.decoder.vocab_size),
-        count_(block.tensor(given.rows).shape.front()) {
-    const Dimensions& dims = context.dims;
-    const Shape shape = {dims.v, dims.embedding};
-    weight_ = context.decoder.tied_embeddings ? block.tied_parameter({kTiledHead, "weight"}, shape)
-                                              : block.parameter({kTiledHead, "weight"}, shape);
+        count_(block.tensor(given.rows).shape.front()),
+        weight_(given.weight) {
     buffer_ = scratch(block, {kTiledHead, "tile of logits"},
                       {Expr(std::min(tokens_, kTileTokens)), Expr(kTileWidth)}, compute_);
-    if (casts_) make_casts();
+    make_casts();
   }
 
   TargetScores write(AskedNumbers asked) {
@@ -114,6 +113,8 @@ class Tiles {
     op.inputs = {rows_, weight_, targets_};
     op.outputs = {logits, log_z, scores.log_probs};
     op.saved = {rows_, targets_, log_z};
+    const bool gathered = block_.tensor(weight_).role != Role::parameter;
+    if (gathered) op.saved.insert(op.saved.begin() + 1, weight_);
     op.outputs.insert(op.outputs.end(), scores.others.begin(), scores.others.end());
     if (asked.entropy_and_top1) op.saved.push_back(scores.others.front());
     op.saves_behind = true;
@@ -145,8 +146,12 @@ class Tiles {
     return {make(names[0], each), make(names[1], each), make(names[2], all % each)};
   }
   void make_casts() {
-    hidden_ = casts_of({"cast rows", "other cast rows", "last cast rows"}, tokens_, kTileTokens);
-    part_ = casts_of({"cast part", "other cast part", "last cast part"}, vocab_, kTileWidth);
+    if (casts_rows_) {
+      hidden_ = casts_of({"cast rows", "other cast rows", "last cast rows"}, tokens_, kTileTokens);
+    }
+    if (casts_weight_) {
+      part_ = casts_of({"cast part", "other cast part", "last cast part"}, vocab_, kTileWidth);
+    }
   }
   static TensorId cast_of(const Casts& casts, Chunk chunk) {
     return chunk.last ? casts.last : chunk.odd ? casts.odd : casts.whole;
@@ -157,13 +162,13 @@ class Tiles {
   std::optional<TensorId> run_tiles(Pass& pass, bool named, std::optional<TensorId>& part) const {
     std::optional<TensorId> rows;
     for (const Chunk of_tokens : chunks_of(tokens_, kTileTokens)) {
-      if (casts_) pass.replace(rows, cast_of(hidden_, of_tokens));
+      if (casts_rows_) pass.replace(rows, cast_of(hidden_, of_tokens));
       for (const Chunk of_vocab : chunks_of(vocab_, kTileWidth)) {
         const TensorId cast = cast_of(part_, of_vocab);
-        if (casts_ && named) pass.replace(part, cast);
-        if (casts_ && !named) pass.make(cast);
+        if (casts_weight_ && named) pass.replace(part, cast);
+        if (casts_weight_ && !named) pass.make(cast);
         pass.multiply();
-        if (casts_ && !named) pass.drop(cast);
+        if (casts_weight_ && !named) pass.drop(cast);
       }
     }
     return rows;
@@ -290,17 +295,36 @@ class Tiles {
   TensorId rows_;
   TensorId targets_;
   DType compute_;
-  bool casts_;  ///< autocast: rows and weight are wider
+  bool casts_rows_;  ///< autocast: they are wider, as the weight is
+  bool casts_weight_;
   std::int64_t tokens_;
   std::int64_t vocab_;
   Expr count_;
-  TensorId weight_ = 0;
+  TensorId weight_;
   TensorId buffer_ = 0;
   Casts hidden_;
   Casts part_;
 };
 
 }  // namespace
+
+// DTensor.full_tensor() of rows in equal shares, the last ones padded.
+TensorId head_weight(BlockBuilder& block, const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  const Shape shape = {dims.v, dims.embedding};
+  const LoweringPolicy& policy = context.policy;
+  if (context.decoder.tied_embeddings) return block.tied_parameter({kTiledHead, "weight"}, shape);
+  const TensorId weight = block.parameter({kTiledHead, "weight"}, shape);
+  const bool own_unit = finds_norm_beside_peft(context.names.final_norm);
+  if (!policy.units_around_peft || own_unit) return weight;
+  const std::int64_t ranks = policy.reporting;
+  const Expr rows(checked_multiply(count_of(context.decoder.vocab_size, ranks), ranks));
+  const DType stored = policy.stored.value_or(policy.weights);
+  const TensorId whole = compute(block, OpKind::copy, {},
+                                 {{"gathered_head", "weight"}, {rows, dims.embedding}, stored});
+  block.set_needs_gradient(whole, false);
+  return whole;
+}
 
 TargetScores scores_of_tiles(BlockBuilder& block, const DecoderContext& context,
                              const TileRows& rows, AskedNumbers asked) {

@@ -50,9 +50,13 @@ struct TargetScores {
   TensorId log_probs = 0;
   std::vector<TensorId> others;  ///< in the order in which they are made
 };
+/// The output head's weight, or where its unit is never called all shares of it, gathered as they
+/// are stored.
+TensorId head_weight(BlockBuilder& block, const DecoderContext& context);
 /// ChunkedLogProbFunction: tiles of the logits, twice.
 struct TileRows {
   TensorId rows = 0;
+  TensorId weight = 0;
   TensorId targets = 0;
 };
 TargetScores scores_of_tiles(BlockBuilder& block, const DecoderContext& context,
