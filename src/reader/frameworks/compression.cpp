@@ -4,6 +4,7 @@
 #include <string>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/text/scalar.hpp"
