@@ -57,7 +57,7 @@ struct Tensor {
   bool held_by_graph = false;
   /// Made only where something is dropped out (flash attention's second seed).
   bool for_dropout = false;
-  /// A whole put together from the shards of several ranks (a DTensor): so are its gradients.
+  /// A DTensor, of which this is the rank's part or the whole: so are its gradients.
   bool distributed = false;
   /// A parameter whose gradient arrives as a partial sum or whole, and takes the form of the
   /// parameter's shard when it is reduced.
