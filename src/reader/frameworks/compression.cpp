@@ -153,6 +153,10 @@ void check_format(const Value& written, const QuantizedWeights& quantized,
   if (!int8) refuse("threshold", "only LLM.int8() looks for outliers");
 }
 
+bool is_int8(const Job& job) {
+  return job.model.quantized && job.model.quantized->format == WeightFormat::int8;
+}
+
 constexpr NotRecorded kNotRecorded[] = {
     {[](const Job& job) {
        const bool generates = job.inference && job.inference->generation;
@@ -195,26 +199,27 @@ constexpr NotRecorded kNotRecorded[] = {
      },
      "of HQQ under autocast", "use 'precision: bf16' or 'fp16', or bitsandbytes' nf4"},
     {[](const Job& job) {
-       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
-              job.model.adapter && job.model.adapter->kind != AdapterKind::lora;
+       return is_int8(job) && job.forward() != nullptr &&
+              row_of(job.forward()->implementation.loop).takes_tiles;
+     },
+     "by LLM.int8() under TRL's trainers", "use 'weights: nf4'"},
+    {[](const Job& job) {
+       return is_int8(job) && job.model.adapter && job.model.adapter->kind != AdapterKind::lora;
      },
      "by LLM.int8() beside other adapters than LoRA", "use 'lora'"},
-    {[](const Job& job) {
-       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
-              job.inference && job.inference->generation;
-     },
+    {[](const Job& job) { return is_int8(job) && job.inference && job.inference->generation; },
      "by LLM.int8() in generation", "leave 'generate' out"},
     // peft leaves them in fp32 whatever is asked, as integers have no type for them.
     {[](const Job& job) {
-       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
-              job.model.adapter && job.model.adapter->dtype != DType::fp32;
+       return is_int8(job) && job.model.adapter && job.model.adapter->dtype != DType::fp32;
      },
      "by LLM.int8() beside adapters in 16 bits", "leave 'dtype' out"},
-    {[](const Job& job) {
-       return job.model.quantized && job.model.quantized->format == WeightFormat::int8 &&
-              job.training && job.training->saves_on_host();
-     },
+    {[](const Job& job) { return is_int8(job) && job.training && job.training->saves_on_host(); },
      "by LLM.int8() beside saved tensors on the host", "leave one of the two out"},
+    {[](const Job& job) {
+       return is_int8(job) && job.forward() != nullptr && job.forward()->replaces_modules();
+     },
+     "by LLM.int8() beside Liger's kernels", "leave one of the two out"},
     {[](const Job& job) {
        if (!job.model.quantized || job.forward() == nullptr) return false;
        const LoopKind loop = job.forward()->implementation.loop;
