@@ -239,7 +239,8 @@ constexpr NotRecorded kNotRecorded[] = {
     {[](const Job& job) {
        const bool alone = job.parallelism.ranks() == 1 && !job.parallelism.fsdp;
        const bool hqq = job.model.quantized && row_of(job.model.quantized->format).hqq;
-       return job.model.quantized && !alone && (hqq || !shards_by<ReplicasOfDdp>(job));
+       return job.model.quantized && job.forward() != nullptr && !alone &&
+              (hqq || !shards_by<ReplicasOfDdp>(job));
      },
      "divided over GPUs", "leave 'parallelism' out but for 'data'"},
 };

@@ -20,6 +20,8 @@ constexpr NotRecorded kNotRecordedWithAverage[] = {
     {[](const Job& job) { return !trains_in_replicas(job); },
      "over several GPUs in another way than as whole replicas (DistributedDataParallel)",
      "leave 'fsdp', 'zero', 'tensor', 'pipeline' and 'context' out"},
+    {[](const Job& job) { return job.training->recipe.casts_gathered(); },
+     "under FSDP2's mixed precision", "use fp32, bf16, amp-bf16 or amp-fp16"},
     {[](const Job& job) { return job.training->recipe.master.has_value(); },
      "beside a master copy of the weights", "use fp32, bf16, amp-bf16 or amp-fp16"},
     {[](const Job& job) { return job.model.adapter.has_value(); }, "beside adapters",

@@ -4,8 +4,10 @@
 // dropped behind the product.
 #include "graph/lower/quantized/quantized_linear.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "graph/lower/ops/course.hpp"
 #include "graph/lower/ops/operations.hpp"
@@ -209,6 +211,23 @@ TensorId quantized_linear(BlockBuilder& block, const DecoderContext& context,
   return cast(block, {shape.name, "in type"}, out, block.dtype_of(rows.x));
 }
 
+namespace {
+
+/// Autocast has a layer norm answer fp32, and Linear4bit and Linear8bitLt then cast their bias to
+/// it for good (`self.bias.data = self.bias.data.to(x.dtype)`).
+bool widens_biases(const DecoderContext& context) {
+  const LoweringPolicy& policy = context.policy;
+  if (!policy.autocast || !is_half(policy.weights) || context.names.stored_in_out) return false;
+  if (context.decoder.norm.kind != NormKind::layernorm) return false;
+  return context.attention.q_bias || context.attention.kv_bias ||
+         std::ranges::any_of(context.decoder.kinds, [](const LayerKind& kind) {
+           const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward);
+           return dense != nullptr && dense->bias;
+         });
+}
+
+}  // namespace
+
 std::optional<Unavailable> quantized_refusal(const DecoderContext& context) {
   if (context.quantized == nullptr) return std::nullopt;
   const auto unavailable = [](const char* what) {
@@ -239,6 +258,10 @@ std::optional<Unavailable> quantized_refusal(const DecoderContext& context) {
   }
   const bool int8 = context.quantized->format == WeightFormat::int8;
   if (int8 && context.names.stored_in_out) return unavailable("LLM.int8() in a model of Conv1D");
+  if (!hqq && widens_biases(context)) {
+    return unavailable(
+        "quantised weights behind layer norms, with biases, under autocast of 16-bit weights");
+  }
   if (!hqq && !int8 && context.policy.multiprocessors == 0) {
     return Unavailable{
         "products of codes depend on the GPU's multiprocessors, which are not known"};

@@ -87,6 +87,11 @@ Expr targets_of_sequence(const DecoderContext& context) {
   return targets < context.policy.seq_len - 1 ? Expr(targets) : context.dims.s - Expr(1);
 }
 
+DType hidden_type(const DecoderContext& context) {
+  const bool widened = context.policy.autocast && context.decoder.norm.kind == NormKind::layernorm;
+  return widened ? DType::fp32 : context.policy.weights;
+}
+
 bool passes_token_mask(const DecoderContext& context) {
   return row_of(context.policy.implementation.loop).passes_token_mask;
 }

@@ -221,7 +221,7 @@ class PreferenceLoss {
 Block sequence_log_probs_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("log-probabilities", context.precision());
-  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, context.policy.weights);
+  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, hidden_type(context));
   const TensorId labels = block.shared(kCompletionLabels, dims.rows(), DType::int64);
   const HeadAnswer answer = fused_head(block, context, {hidden, labels, asked_of(context)});
   block.answer(answer.mask);

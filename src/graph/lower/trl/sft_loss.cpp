@@ -72,7 +72,7 @@ class SftReport {
 Block sft_loss_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());
-  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, context.policy.weights);
+  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, hidden_type(context));
   TensorId loss = 0;
   {
     Frame function(block);

@@ -83,7 +83,7 @@ class Tiles {
         rows_(given.rows),
         targets_(given.targets),
         compute_(context.policy.autocast ? context.policy.compute : context.policy.weights),
-        casts_rows_(compute_ != context.policy.weights),
+        casts_rows_(compute_ != block.dtype_of(given.rows)),
         casts_weight_(compute_ != block.dtype_of(given.weight)),
         tokens_(checked_multiply(context.policy.micro_batch, context.policy.targets())),
         vocab_(context.decoder.vocab_size),
@@ -295,7 +295,7 @@ class Tiles {
   TensorId rows_;
   TensorId targets_;
   DType compute_;
-  bool casts_rows_;  ///< autocast: they are wider, as the weight is
+  bool casts_rows_;  ///< autocast: they are wider
   bool casts_weight_;
   std::int64_t tokens_;
   std::int64_t vocab_;

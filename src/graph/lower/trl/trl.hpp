@@ -19,6 +19,9 @@ namespace memest {
 /// A sequence has them of all tokens but the first, or of a completion.
 [[nodiscard]] Expr targets_of_sequence(const DecoderContext& context);
 
+/// The type of the last hidden state: autocast has a layer norm answer fp32.
+[[nodiscard]] DType hidden_type(const DecoderContext& context);
+
 /// Whether the program passes a mask of the tokens that are no padding with every batch.
 [[nodiscard]] bool passes_token_mask(const DecoderContext& context);
 

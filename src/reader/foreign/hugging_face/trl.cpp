@@ -109,7 +109,7 @@ constexpr auto kDecidingOwn = all_derived(kDeciding);
 constexpr KeyRow kRows[] = {
     maps("attn_implementation", "training.implementation.attention", kAttentions),
     maps("use_liger", "training.implementation.liger", kLiger),
-    refused_key("load_in_8bit", "false", "quantisation by LLM.int8()"),
+    refused_key("load_in_8bit", "false", "LLM.int8() under TRL's trainers"),
     refused_key("lora_target_parameters", "", "an adapter of a parameter that is no module's"),
     refused_key("activation_offloading", "false", "OffloadActivations of trl"),
     refused_key("use_unsloth", "false", "training by Unsloth"),
