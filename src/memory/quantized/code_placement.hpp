@@ -29,8 +29,7 @@ class CodePlacement {
   [[nodiscard]] bool know_their_type() const {
     return !come_from_host() && quantized_.format != WeightFormat::int8;
   }
-  /// Whether a layer's bias is in the compute type from its first forward on.
-  [[nodiscard]] bool casts_biases() const { return quantized_.format != WeightFormat::int8; }
+  [[nodiscard]] const QuantizedWeights& quantized() const { return quantized_; }
 
   struct CopiedLayer {
     std::int64_t elements = 0;

@@ -29,8 +29,9 @@ const char* source_of(const WeightFormatRow& format) {
 
 }  // namespace
 
-bool is_bias_of_codes(const Inventory& inventory, const ParameterTensor& tensor) {
-  if (tensor.role != ParameterRole::bias) return false;
+bool casts_bias(const QuantizedWeights& quantized, const Inventory& inventory,
+                const ParameterTensor& tensor) {
+  if (quantized.format == WeightFormat::int8 || tensor.role != ParameterRole::bias) return false;
   return std::ranges::any_of(inventory.parameters, [&](const ParameterTensor& other) {
     return other.quantized && module_of(other.name) == module_of(tensor.name);
   });
@@ -38,12 +39,11 @@ bool is_bias_of_codes(const Inventory& inventory, const ParameterTensor& tensor)
 
 std::int64_t bytes_without_codes(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.forward()->recipe;
-  const bool casts_biases = job.model.quantized->format != WeightFormat::int8;
   const std::int64_t whole = size_of(recipe.weights);
   std::int64_t bytes = 0;
   for (const ParameterTensor& tensor : inventory.parameters) {
     const std::int64_t each = tensor.quantized ? whole
-                              : casts_biases && is_bias_of_codes(inventory, tensor)
+                              : casts_bias(*job.model.quantized, inventory, tensor)
                                   ? whole - size_of(recipe.compute)
                                   : 0;
     const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);

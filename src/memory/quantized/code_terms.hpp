@@ -16,7 +16,8 @@ std::int64_t bytes_without_codes(const Job& job, const Inventory& inventory);
 LedgerTerm code_term(const Job& job, const Inventory& inventory);
 
 /// Whether `tensor` is the bias of a layer whose weight is kept as codes, which its first forward
-/// casts to the type of the product.
-bool is_bias_of_codes(const Inventory& inventory, const ParameterTensor& tensor);
+/// casts to the type of the product; that of LLM.int8() does not.
+bool casts_bias(const QuantizedWeights& quantized, const Inventory& inventory,
+                const ParameterTensor& tensor);
 
 }  // namespace memest

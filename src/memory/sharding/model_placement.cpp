@@ -51,8 +51,9 @@ void ModelPlacement::place_parameter(std::size_t parameter) {
   }
   if (widens()) {
     const StorageId placed = place(parameter, loaded_type());
-    if (!codes_->casts_biases() || !is_bias_of_codes(inventory_, tensor))
+    if (!casts_bias(codes_->quantized(), inventory_, tensor)) {
       narrow_.emplace_back(parameter, placed);
+    }
     return;
   }
   place(parameter);

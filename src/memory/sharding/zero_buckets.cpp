@@ -1,6 +1,7 @@
 #include "memory/sharding/zero_buckets.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "memest/units/int128.hpp"
@@ -62,22 +63,23 @@ void ZeroBuckets::make_groups(const Model& model) {
   }
 }
 
-std::int64_t ZeroBuckets::elements() const {
+template <class Count>
+std::int64_t ZeroBuckets::of_all_groups(Count count) const {
   std::int64_t all = 0;
-  for (const Group& group : groups_) all = checked_add(all, group.partitions.elements());
+  for (const Group& group : groups_) all = checked_add(all, count(group.partitions));
   return all;
+}
+
+std::int64_t ZeroBuckets::elements() const {
+  return of_all_groups(std::mem_fn(&FlatPartitions::elements));
 }
 
 std::int64_t ZeroBuckets::partition() const {
-  std::int64_t all = 0;
-  for (const Group& group : groups_) all = checked_add(all, group.partitions.partition());
-  return all;
+  return of_all_groups(std::mem_fn(&FlatPartitions::partition));
 }
 
 std::int64_t ZeroBuckets::reaching() const {
-  std::int64_t all = 0;
-  for (const Group& group : groups_) all = checked_add(all, group.partitions.reaching(rank_));
-  return all;
+  return of_all_groups([this](const FlatPartitions& one) { return one.reaching(rank_); });
 }
 
 HeldStorage ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements elements,

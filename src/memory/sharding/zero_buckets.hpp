@@ -97,6 +97,8 @@ class ZeroBuckets final : public BlockHooks {
   [[nodiscard]] std::size_t place_of(std::size_t parameter) const {
     return group_of_[parameter].parameter;
   }
+  template <class Count>
+  [[nodiscard]] std::int64_t of_all_groups(Count count) const;
   /// Elements of all parameters that reach into the rank's partitions.
   [[nodiscard]] std::int64_t reaching() const;
   void widen(Group& group);

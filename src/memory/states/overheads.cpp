@@ -172,24 +172,17 @@ OutsideTerms outside_terms(const Job& job) {
     outside.low += Bytes(kNcclLow);
     outside.high += Bytes(kNcclHigh);
   }
-  const Bytes workspace = most_convolution_workspace(job);
-  if (workspace > Bytes()) {
-    outside.terms.push_back(
-        {"workspaces of cuDNN's convolutions", TermGroup::overhead, Expr(0),
-         "not known without a GPU: none is assumed; the interval goes up to the largest "
-         "convolution's lowered input (im2col)",
-         ""});
-    outside.high += workspace;
-  }
-  const Bytes outliers = most_outlier_bytes(job);
-  if (outliers > Bytes()) {
-    outside.terms.push_back(
-        {"columns of outliers (LLM.int8())", TermGroup::overhead, Expr(0),
-         "known from the data alone: none is assumed; the interval goes up to every column of "
-         "every input",
-         ""});
-    outside.high += outliers;
-  }
+  const auto none_up_to = [&outside](Bytes most, const char* name, const char* why) {
+    if (most == Bytes()) return;
+    outside.terms.push_back({name, TermGroup::overhead, Expr(0), why, ""});
+    outside.high += most;
+  };
+  none_up_to(most_convolution_workspace(job), "workspaces of cuDNN's convolutions",
+             "not known without a GPU: none is assumed; the interval goes up to the largest "
+             "convolution's lowered input (im2col)");
+  none_up_to(most_outlier_bytes(job), "columns of outliers (LLM.int8())",
+             "known from the data alone: none is assumed; the interval goes up to every column of "
+             "every input");
   return outside;
 }
 

@@ -89,18 +89,23 @@ void check_prompt_length(const Value& written, const Job& job, Diagnostics& diag
                         std::to_string(decoder->max_positions) + " positions that the model has"));
 }
 
-/// The table of the adapter's own keys; null where the adapter is a word.
-const Value* table_of(const Value& written) {
+struct WrittenAdapter {
+  AdapterKind kind = AdapterKind::lora;
+  const Value* table = nullptr;  ///< of its own keys; null: there is none
+};
+
+WrittenAdapter find_adapter(const Value* written) {
+  if (written == nullptr) return {};
   for (const AdapterKey& row : kAdapters) {
-    if (const Value* found = written.find(row.key)) return found;
+    if (const Value* found = written->find(row.key)) return {row.kind, found};
   }
-  return nullptr;
+  return {};
 }
 
 /// peft ends where no module is found (inject_adapter), and where IA3 scales the input of a module
 /// that is no target (IA3Config.__post_init__).
 void check_targets(const Value& written, const Adapter& adapter, Diagnostics& diagnostics) {
-  const Value* const table = table_of(written);
+  const Value* const table = find_adapter(&written).table;
   const Value* const targets = table == nullptr ? nullptr : table->find("targets");
   if (targets == nullptr) return;
   if (targets->items.empty()) {
@@ -138,16 +143,10 @@ std::string title(AdapterKind kind) {
 }  // namespace
 
 std::optional<Adapter> read_adapter(const Value& training, DType weights, bool parallel) {
-  const Value* written = training.find("adapter");
-  const Value* lora = nullptr;
-  Adapter adapter;
-  for (const AdapterKey& row : kAdapters) {
-    const Value* found = written == nullptr ? nullptr : written->find(row.key);
-    if (found == nullptr) continue;
-    lora = found;
-    adapter.kind = row.kind;
-  }
+  const auto [kind, lora] = find_adapter(training.find("adapter"));
   if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
+  Adapter adapter;
+  adapter.kind = kind;
   adapter.virtual_tokens = as_count(lora->find("num_virtual_tokens")).value_or(0);
   if (adapter.is_prompt()) {
     // PromptEmbedding and PromptEncoder make theirs in torch's type of today, fp32.

@@ -257,11 +257,6 @@ void check_frozen(const Value& written, const Job& job, Diagnostics& diagnostics
                                  "v_proj]}}'"));
 }
 
-const Value* find_qlora(const Value& training) {
-  const Value* adapter = training.find("adapter");
-  return adapter == nullptr ? nullptr : adapter->find("qlora");
-}
-
 /// Where the weights are said to be codes: `quantize`, `qlora`, or the model's config.
 WrittenTechnique quantisation_in(const Value& root) {
   constexpr const char* kNoun = "quantisation of weights";
@@ -275,6 +270,11 @@ WrittenTechnique quantisation_in(const Value& root) {
 }
 
 }  // namespace
+
+const Value* find_qlora(const Value& training) {
+  const Value* adapter = training.find("adapter");
+  return adapter == nullptr ? nullptr : adapter->find("qlora");
+}
 
 void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagnostics) {
   if (const Value* prune = written.find("prune")) Pruner(*prune, diagnostics).prune(model);

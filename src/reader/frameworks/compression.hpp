@@ -11,6 +11,9 @@ namespace memest {
 /// whose weights it keeps as codes.
 void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagnostics);
 
+/// `training.adapter.qlora`, which says that the weights below are codes; null: not written.
+const Value* find_qlora(const Value& training);
+
 /// The weights under the adapters of the spec's `training`, where those are QLoRA's.
 void read_quantized_base(const Value& root, ModelSpec& model, Diagnostics& diagnostics);
 

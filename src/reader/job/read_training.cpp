@@ -8,6 +8,7 @@
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/framework.hpp"
 #include "reader/adapters/adapter.hpp"
+#include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/offload_activations.hpp"
 #include "reader/job/read_implementation.hpp"
@@ -290,9 +291,8 @@ class TrainingReader {
 
   /// Whether the model's linear layers are kept as codes.
   [[nodiscard]] bool over_codes() const {
-    const Value* adapter = training_.find("adapter");
-    const bool named = adapter != nullptr && adapter->find("qlora") != nullptr;
-    return named || (context_.model != nullptr && context_.model->quantized);
+    return find_qlora(training_) != nullptr ||
+           (context_.model != nullptr && context_.model->quantized);
   }
 
   /// train.py keeps the logits by name: who keeps those of nanoGPT's model, and says no other loop,
