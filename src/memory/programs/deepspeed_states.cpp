@@ -45,10 +45,7 @@ void Bf16Gradients::before_backward(std::uint32_t) {
 }
 
 bool Bf16Gradients::take_gradient(std::uint32_t use, StorageId gradient) {
-  HeldStorage given = recorder_.adopt(gradient);
-  HeldStorage& own = gradients_[places_[use]];
-  if (!own.is_of_storage()) own = std::move(given);
-  given.drop();  // added to the other use's
+  add_to_sum(gradients_[places_[use]], recorder_.adopt(gradient));
   return true;
 }
 

@@ -42,7 +42,7 @@ class CodePlacement {
   void place(const CodedMatrix& weight, const Label& label, Recorder& recorder);
 
  private:
-  void quantize(const CodedMatrix& weight, const Label& label, Recorder& recorder);
+  void quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder);
   void quantize_rows(const CodedMatrix& weight, const Label& label, Recorder& recorder) const;
   void take_mean(std::int64_t blocks, const Label& label, Recorder& recorder) const;
 

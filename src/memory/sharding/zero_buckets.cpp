@@ -154,14 +154,12 @@ void ZeroBuckets::open_buckets() {
 bool ZeroBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
   const std::size_t parameter = trained_index_[places_[use]];
   open_buckets();
-  HeldStorage given = recorder_.adopt(gradient);
-  if (!shards_gradients()) {
-    HeldStorage& sum = whole_[parameter];
-    if (!sum.is_of_storage()) sum = std::move(given);
-    given.drop();  // added to the sum
+  if (shards_gradients()) {
+    add(parameter, recorder_.adopt(gradient));
+    return true;
   }
-  if (!reduces_now()) return true;
-  add(parameter, shards_gradients() ? std::move(given) : std::move(whole_[parameter]));
+  add_to_sum(whole_[parameter], recorder_.adopt(gradient));
+  if (reduces_now()) add(parameter, std::move(whole_[parameter]));
   return true;
 }
 

@@ -67,7 +67,7 @@ class ZeroBuckets final : public BlockHooks {
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   void end_backward() override;
   void drop_gradients() override;
-  void hand_over(OptimizerRun& optimizer) override;
+  void hand_over(OptimizerRun& last) override;
 
  private:
   struct Elements {

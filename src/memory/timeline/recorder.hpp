@@ -104,4 +104,9 @@ inline void HeldStorage::drop() noexcept {
   if (storage_ != kNoStorage) recorder_->end_name(give_up());
 }
 
+/// The first gradient of a parameter becomes the sum; a later one is added to it, and goes.
+inline void add_to_sum(HeldStorage& sum, HeldStorage gradient) {
+  if (!sum.is_of_storage()) sum = std::move(gradient);
+}
+
 }  // namespace memest
