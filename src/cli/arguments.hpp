@@ -53,8 +53,13 @@ struct Arguments {
   std::string csv;                        ///< --csv FILE; empty: none
   std::string snapshot;                   ///< --snapshot FILE; empty: none
   std::string memory;                     ///< --memory SIZE; empty: the GPU's
+  std::string conf;                       ///< --conf TEXT; empty: the trace's
   std::string host_memory;                ///< --host-memory SIZE; empty: the node's
   std::string actions;                    ///< --actions FILE; empty: none
+  std::int64_t devices = 1;               ///< --gpus N of a program that is run
+  std::int64_t world = 1;                 ///< --world N
+  std::int64_t steps = 0;                 ///< --steps K; 0: until the program's end
+  bool strict = false;                    ///< --strict
   std::string lock;                       ///< --lock FILE; empty: memest.lock, where there is one
   bool update = false;                    ///< --update
   std::string pack;                       ///< --pack FILE; empty: none

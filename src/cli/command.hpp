@@ -37,7 +37,8 @@ struct Outcome {
   std::string out;
   Diagnostics diagnostics;                   ///< for standard error
   std::vector<FileBesideAnswer> files = {};  ///< written before the answer is printed
-  std::string folder = {};  ///< of --output: holds the files; the answer is printed
+  std::string folder = {};                   ///< of --output: holds the files
+  bool prints_answer = false;                ///< though --output is given: it names the files
 };
 
 /// The flags that a command takes beside --help, one bit each.
@@ -63,6 +64,8 @@ enum Flags : std::uint32_t {
   kHtmlFormat = 1U << 18U,   ///< --format html
   kForceFlag = 1U << 19U,    ///< --force: --output is a file that people go on writing
   kExportFlags = 1U << 20U,  ///< --to: which program the files are for
+  kRunFlags = 1U << 21U,     ///< --world, --steps, ...: how another program is run
+  kPlayFlags = 1U << 22U,    ///< --memory, --conf: under what a trace is played
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -101,6 +104,7 @@ Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_export(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_record(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_diff(const Arguments& arguments, const Surroundings& surroundings);

@@ -115,11 +115,21 @@ constexpr auto kCommands = std::to_array<Command>({
      "--output. What the program has no word for is refused by name, with exit code 4.",
      "memest export tests/import/files/torchtitan/llama3_8b.toml --to torchtitan --gpus 8",
      run_export},
+    {"record", "Any PyTorch program on a device that computes nothing: its peak, and whose it is",
+     "PROGRAM...", 1, kAnyNumber, kRunFlags | kFormatFlags,
+     "PROGRAM is run as it stands, with PyTorch's own allocator, on a machine that needs no GPU: "
+     "kernels do nothing, and cudaMalloc keeps books. The answer has what was allocated, reserved "
+     "and taken from the device, the moment of the peak, and the lines that asked for it. What the "
+     "program prints goes to standard error.\n"
+     "Exit code 1 says that it runs out of memory; 3 that it failed for a reason of its own.",
+     "memest record --gpu a100-sxm-80gb --steps 3 -- python train.py", run_record},
     {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
-     kAnyNumber, kFormatFlags,
-     "TRACE is text or gzip. Every statistic is compared at every marker, and every segment as it "
-     "comes and goes; a replay ends at the first difference.\n"
-     "Exit code 1 says that one of them is not equal.",
+     kAnyNumber, kFormatFlags | kPlayFlags,
+     "TRACE is text or gzip, also what memest record wrote. Every statistic is compared at every "
+     "marker, and every segment as it comes and goes; a replay ends at the first difference. With "
+     "--memory or --conf nothing is compared: the same requests are made of a device of that size, "
+     "under those settings, and the answer is what would be reserved and which line runs out.\n"
+     "Exit code 1 says that one of them is not equal or, played, runs out of memory.",
      "memest replay tests/truth/traces/v125.trace.gz", run_replay},
     {"calibrate", "Time laws of a GPU type, fitted to measurements of its kernels", "", 0, 0,
      kCalibrateFlags | kDeviceFlag,

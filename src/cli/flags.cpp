@@ -113,6 +113,23 @@ constexpr auto kFlags = std::to_array<FlagRow>({
      all_rows, Listed::all},
     {"--dry-run", "", "prints what would be measured, or the samples that laws would be fitted to",
      kCalibrateFlags},
+    {"--gpu", "NAME", "the GPU type that stands there; h100-sxm-80gb without it", kRunFlags,
+     gpu_names},
+    {"--memory", "SIZE", "what the device has, as 80GiB; the GPU's without it", kRunFlags},
+    {"--memory", "SIZE", "plays the requests on a device of SIZE, as 24GiB", kPlayFlags},
+    {"--conf", "TEXT", "plays them under this PYTORCH_ALLOC_CONF: expandable_segments:True",
+     kPlayFlags},
+    {"--gpus", "N", "how many the machine has; 1 without it", kRunFlags},
+    {"--world", "N", "ranks of which the program is to be one", kRunFlags},
+    {"--rank", "R", "which of them; 0 without it", kRunFlags},
+    {"--steps", "K", "ends the program behind so many optimizer steps", kRunFlags},
+    {"--strict", "", "ends the program where it reads a value back from the device", kRunFlags},
+    {"--output", "FILE",
+     "or -o: writes the recording to FILE, RUN.memrec; of several processes "
+     "RUN.1.memrec, ... beside it",
+     kRunFlags},
+    {"--force", "", "records on a machine that has a GPU, which the program would not find",
+     kRunFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
     {"--verbose", "",
      "or -v: leaves out nothing: formulas longer than a line, numbers that are equal",
@@ -180,7 +197,11 @@ std::string_view name_of(ColorWhen when) {
 std::span<const FlagRow> flag_rows() { return kFlags; }
 
 bool takes(const Command& command, const FlagRow& flag) {
-  return flag.group == kNoFlags || (command.flags & flag.group) != 0;
+  if (flag.group != kNoFlags) return (command.flags & flag.group) != 0;
+  // A flag of every command may mean another thing in some.
+  return std::ranges::none_of(kFlags, [&](const FlagRow& row) {
+    return row.name == flag.name && (command.flags & row.group) != 0;
+  });
 }
 
 std::vector<std::string> flag_words(const Command& command, const FlagRow& flag) {

@@ -47,7 +47,7 @@ bool write_files(const Outcome& outcome, const Arguments& arguments) {
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const bool has_answer =
       outcome.code == ExitCode::yes || outcome.code == ExitCode::no || !outcome.out.empty();
-  if (arguments.output.empty() || !outcome.folder.empty() || !has_answer) return false;
+  if (arguments.output.empty() || outcome.prints_answer || !has_answer) return false;
   write_file(arguments.output, outcome.out);
   return true;
 }

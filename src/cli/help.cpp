@@ -78,8 +78,13 @@ std::string overview_page(std::size_t columns) {
 
 std::string help_page(const Command& command, std::size_t columns) {
   std::string out = "Usage: memest " + std::string(command.name);
-  if (!command.words.empty()) out += " " + std::string(command.words);
-  out += " [FLAGS]\n\n" + paragraphs(std::string(command.summary) + ".", columns);
+  if ((command.flags & kRunFlags) != 0) {
+    out += " [FLAGS] -- " + std::string(command.words);
+  } else {
+    if (!command.words.empty()) out += " " + std::string(command.words);
+    out += " [FLAGS]";
+  }
+  out += "\n\n" + paragraphs(std::string(command.summary) + ".", columns);
   if (!command.description.empty()) out += '\n' + paragraphs(command.description, columns);
   out += "\nFlags:\n";
   for (const FlagRow& flag : flag_rows()) {

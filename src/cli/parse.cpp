@@ -27,6 +27,10 @@ struct RawArguments {
   std::string tokens;
   std::string within;
   std::string threads;
+  std::string devices;
+  std::string world;
+  std::string rank;
+  std::string steps;
 };
 
 void bind_events(CLI::App& app, const Command& command, Arguments& arguments) {
@@ -62,6 +66,19 @@ void bind_choices(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_flag("--update", arguments.update);
   }
   if ((command.flags & (kPlanFlags | kLockFlags)) != 0) app.add_option("--threads", raw.threads);
+}
+
+/// How another program is run, whose own words stand behind --.
+void bind_run(CLI::App& app, const Command& command, RawArguments& raw) {
+  if ((command.flags & kRunFlags) == 0) return;
+  app.add_option("--gpu", raw.arguments.gpu);
+  app.add_option("--memory", raw.arguments.memory);
+  app.add_option("--gpus", raw.devices);
+  app.add_option("--world", raw.world);
+  app.add_option("--rank", raw.rank);
+  app.add_option("--steps", raw.steps);
+  app.add_flag("--strict", raw.arguments.strict);
+  app.add_flag("--force", raw.arguments.force);
 }
 
 void bind(CLI::App& app, const Command& command, RawArguments& raw) {
@@ -104,10 +121,15 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--gpu", arguments.gpu);
   }
   if ((command.flags & kMemoryFlag) != 0) app.add_option("--memory", arguments.memory);
+  if ((command.flags & kPlayFlags) != 0) {
+    app.add_option("--memory", arguments.memory);
+    app.add_option("--conf", arguments.conf);
+  }
   if ((command.flags & kFitFlags) != 0) app.add_option("--host-memory", arguments.host_memory);
   if ((command.flags & kForceFlag) != 0) app.add_flag("--force", arguments.force);
   if ((command.flags & kActionsFlag) != 0) app.add_option("--actions", arguments.actions);
   bind_events(app, command, arguments);
+  bind_run(app, command, raw);
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }
 
@@ -253,6 +275,33 @@ void read_search(RawArguments& raw, Diagnostics& errors) {
   }
 }
 
+constexpr const char* kProgramBehind = "the program and its own flags stand behind --";
+
+/// Reads how many ranks and steps a program has, and which rank it is.
+void read_run(RawArguments& raw, Diagnostics& errors) {
+  constexpr std::int64_t kMost = 1'000'000;
+  Arguments& arguments = raw.arguments;
+  const auto read = [&](const char* flag, const std::string& word, std::int64_t& number) {
+    if (word.empty()) return;
+    const auto count = count_of(word, kMost);
+    if (count) number = *count;
+    if (!count) {
+      errors.push_back(mistake(
+          std::string(flag) + " takes a count from 1 to 1,000,000, not '" + word + "'", ""));
+    }
+  };
+  read("--gpus", raw.devices, arguments.devices);
+  read("--world", raw.world, arguments.world);
+  read("--steps", raw.steps, arguments.steps);
+  if (raw.rank.empty()) return;
+  if (raw.rank != "0") read("--rank", raw.rank, arguments.rank);
+  if (arguments.rank >= arguments.world) {
+    errors.push_back(
+        mistake("there is no rank " + raw.rank + " of " + std::to_string(arguments.world),
+                "--world says of how many ranks the program is one"));
+  }
+}
+
 void refuse_unknown(const Command& command, const std::vector<std::string>& extras,
                     Diagnostics& errors) {
   std::vector<std::string> known;
@@ -261,8 +310,10 @@ void refuse_unknown(const Command& command, const std::vector<std::string>& extr
   }
   for (const std::string& word : extras) {
     const std::string name = word.substr(0, word.find('='));
-    errors.push_back(mistake("memest " + std::string(command.name) + " has no flag '" + name + "'",
-                             did_you_mean(name, known, help_hint(command))));
+    const bool runs = (command.flags & kRunFlags) != 0;
+    errors.push_back(
+        mistake("memest " + std::string(command.name) + " has no flag '" + name + "'",
+                did_you_mean(name, known, runs ? kProgramBehind : help_hint(command))));
   }
 }
 
@@ -279,6 +330,25 @@ void check_words(const Command& command, const Arguments& arguments, Diagnostics
   }
 }
 
+/// Where another program's words begin, which stand behind --.
+std::span<const std::string>::iterator end_of_own_words(const Command& command,
+                                                        std::span<const std::string> words) {
+  return (command.flags & kRunFlags) != 0 ? std::ranges::find(words, "--") : words.end();
+}
+
+/// The program that a command runs is all of its words.
+void take_program(const Command& command, std::span<const std::string> program,
+                  Arguments& arguments, Diagnostics& errors) {
+  if ((command.flags & kRunFlags) == 0) return;
+  if (!arguments.words.empty()) {
+    errors.push_back(mistake(
+        "memest " + std::string(command.name) + " has no use for '" + arguments.words.front() + "'",
+        kProgramBehind));
+    return;
+  }
+  if (!program.empty()) arguments.words.assign(program.begin() + 1, program.end());
+}
+
 }  // namespace
 
 Checked<Arguments> parse_arguments(const Command& command, std::span<const std::string> words) {
@@ -288,17 +358,21 @@ Checked<Arguments> parse_arguments(const Command& command, std::span<const std::
   // Unknown flags come back as words, so that refuse_unknown can say which was meant.
   app.allow_extras();
   bind(app, command, raw);
-  std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+  const auto own_end = end_of_own_words(command, words);
+  std::vector<std::string> reversed(words.begin(), own_end);
+  std::ranges::reverse(reversed);  // as CLI11 wants them
   app.parse(reversed);
 
   Diagnostics errors;
   refuse_unknown(command, app.remaining(), errors);
+  take_program(command, {own_end, words.end()}, raw.arguments, errors);
   read_format(command, raw, errors);
   refuse_other_words(app, command, errors);
   read_choices_of_words(raw);
   read_measurement(raw, errors);
   read_counts(raw, errors);
   read_search(raw, errors);
+  read_run(raw, errors);
   if (!raw.arguments.help) check_words(command, raw.arguments, errors);
   if (!errors.empty()) return errors;
   return std::move(raw.arguments);

@@ -84,4 +84,57 @@ TEST_CASE("a trace that is not there is the environment's failure") {
   CHECK(read_trace(".").diagnostics().front().message == "this is a directory");
 }
 
+TEST_CASE("a recording says which place asked for each allocation, and what was read back") {
+  const Checked<Recording> read =
+      read_recording(std::make_shared<const SourceText>(SourceText{"run.memrec",
+                                                                   R"(# allocator trace 1
+# total: 1000000000
+# context: 500000000
+# torch: 2.11.0+cu130
+# rank: 3 of 8
+p 0 train.py:3 <module>
+@ 0
+a 0 512 0
+p 1
+@ 1
+a 1 512 0
+@ 0
+a 2 512 0
+o 1024 0
+# stopped: after the steps asked for
+# read: 12 4 1 train.py:9 main
+# device peak: 2097152
+)"}));
+  REQUIRE(read.ok());
+  const Recording& recording = read.value();
+  CHECK(recording.torch == "2.11.0+cu130");
+  CHECK(recording.rank == "3 of 8");
+  CHECK(recording.stopped);
+  CHECK(recording.device_peak == Bytes(2097152));
+  REQUIRE(recording.reads.size() == 1);
+  CHECK(recording.reads[0].count == 12);
+  CHECK(recording.reads[0].size == Bytes(4));
+  CHECK(recording.reads[0].first == 1);
+  CHECK(recording.reads[0].place == "train.py:9 main");
+  const AllocatorTrace& trace = recording.trace;
+  CHECK(trace.available() == Bytes(500000000));
+  CHECK(trace.place_of(0) == "train.py:3 <module>");
+  CHECK(trace.place_of(1).empty());
+  CHECK(trace.place_of(2) == "train.py:3 <module>");
+  CHECK(trace.failed_at == "train.py:3 <module>");
+}
+
+TEST_CASE("places and what was read are refused where they are written wrong") {
+  CHECK(first_error("p 1 here\n") == "the numbers of places count up, and the next is 0");
+  CHECK(first_error("p\n") == "'p' is written p NUMBER TEXT");
+  CHECK(first_error("@ 0\n") == "no line has said what place 0 is");
+  CHECK(first_error("@\n") == "'@' is written @ NUMBER");
+  CHECK(first_error("a 0 512 0\np 0 here\n@ 0\n") == "'@' stands behind allocations of no place");
+  CHECK(first_error("# read: 3 4\n") == "'# read:' is written # read: COUNT BYTES FIRST PLACE");
+  CHECK(first_error("# read: 3 4 256 here\n") == "expected a byte, not '256'");
+  CHECK(first_error("# device peak: much\n") == "expected a number of bytes, not 'much'");
+  CHECK(first_error("# context: 1000000001\n") ==
+        "the trace's context is more than the device has");
+}
+
 }  // namespace memest

@@ -13,7 +13,14 @@ namespace memest {
 /// where it has the whole history. Throws EnvironmentError for a file that cannot be opened.
 Checked<AllocatorTrace> read_trace(const std::string& path);
 
+/// The file of `memest record`, which is a trace with more in its head; as read_trace.
+Checked<Recording> read_recording(const std::string& path);
+
 /// As above, from text in memory.
+Checked<Recording> read_recording(const std::shared_ptr<const SourceText>& source);
 Checked<AllocatorTrace> read_trace(const std::shared_ptr<const SourceText>& source);
+
+/// PYTORCH_CUDA_ALLOC_CONF's text as somebody gives it, who is named by `source`.
+Checked<AllocatorSettings> read_allocator_conf(const std::string& source, const std::string& text);
 
 }  // namespace memest

@@ -1,5 +1,6 @@
 // An allocator trace: every allocation and free of a recorded run in order, the segments that
-// PyTorch's allocator obtained and returned, and its statistics at markers.
+// PyTorch's allocator obtained and returned, and its statistics at markers. A recording has one, of
+// a program on a device that computes nothing, and says how it came about.
 #pragma once
 
 #include <array>
@@ -84,6 +85,9 @@ struct AllocatorTrace {
   AllocatorSettings settings;
   std::optional<Bytes> capacity;  ///< capacity that set the memory fraction; absent: no limit
   Bytes device_memory;            ///< of the whole device
+  Bytes context;                  ///< of it, the part that the allocator never has
+
+  [[nodiscard]] Bytes available() const { return device_memory - context; }
   std::vector<TraceEvent> events;
   std::vector<TraceMarker> markers;
   std::int64_t allocations = 0;
@@ -92,12 +96,36 @@ struct AllocatorTrace {
   std::vector<std::string> places = {};
   /// By allocation, indices into `places`; empty where no stacks were recorded.
   std::vector<std::uint32_t> asked_at = {};
+  /// Where the last allocation that failed was asked for; empty where none failed, or none is
+  /// known.
+  std::string failed_at = {};
 
   /// The place of an allocation; empty where none is known.
   [[nodiscard]] std::string_view place_of(std::int64_t allocation) const {
     const auto index = static_cast<std::size_t>(allocation);
     return index < asked_at.size() ? std::string_view(places[asked_at[index]]) : std::string_view();
   }
+};
+
+/// A value that the program read from the device, on which it may have branched: nothing computed
+/// it.
+struct DeviceRead {
+  std::int64_t count = 0;
+  Bytes size;
+  std::int64_t first = 0;  ///< the first byte of what it was told
+  std::string place;       ///< "train.py:40 main"; empty where no Python was running
+};
+
+/// One process that used a GPU.
+struct Recording {
+  AllocatorTrace trace;
+  std::string torch;  ///< its release: "2.11.0+cu130"
+  std::string rank;   ///< "3 of 8"; empty where the program is no rank of several
+  /// The most that the device had handed out at once, PyTorch's segments among it; without the
+  /// context. Absent where the process did not come to its end.
+  std::optional<Bytes> device_peak;
+  std::vector<DeviceRead> reads;
+  bool stopped = false;  ///< behind the steps that were asked for
 };
 
 }  // namespace memest

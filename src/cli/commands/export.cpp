@@ -26,6 +26,7 @@ Diagnostics note_of(const ExportedJob& exported) {
 Outcome in_folder(const ExportedJob& exported, const Arguments& arguments) {
   Outcome outcome{ExitCode::yes, "", note_of(exported)};
   outcome.folder = arguments.output;
+  outcome.prints_answer = true;
   for (const ExportedFile& file : exported.files) {
     const std::string path = (std::filesystem::path(arguments.output) / file.name).string();
     Arguments one = arguments;

@@ -2,19 +2,18 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cli/machine/spawning.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/reader/named_files.hpp"
 
@@ -62,28 +61,6 @@ struct Pipe {
   }
 
   std::array<int, 2> ends{-1, -1};
-};
-
-struct Spawning {
-  Spawning() {
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    // This program ignores it, and a child would too: it must end when nobody reads on.
-    sigset_t broken_pipe;
-    sigemptyset(&broken_pipe);
-    sigaddset(&broken_pipe, SIGPIPE);
-    posix_spawnattr_setsigdefault(&attributes, &broken_pipe);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  }
-  Spawning(const Spawning&) = delete;
-  Spawning& operator=(const Spawning&) = delete;
-  ~Spawning() {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  }
-
-  posix_spawn_file_actions_t actions{};
-  posix_spawnattr_t attributes{};
 };
 
 /// Reads what comes; false at the end, or where there is too much.

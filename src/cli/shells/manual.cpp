@@ -106,8 +106,9 @@ std::string manual_page(const Command& command, std::string_view version) {
   std::string out = head(page_name(command), version) + ".SH NAME\n" +
                     roff(page_name(command) + " - " + std::string(command.summary)) +
                     "\n.SH SYNOPSIS\n" + bold("memest " + std::string(command.name));
-  if (!command.words.empty()) out += " " + italic(command.words);
-  out += " [" + italic("FLAGS") + "]\n";
+  const std::string flags = " [" + italic("FLAGS") + "]";
+  const std::string words = command.words.empty() ? "" : " " + italic(command.words);
+  out += ((command.flags & kRunFlags) != 0 ? flags + " --" + words : words + flags) + "\n";
   if (!command.description.empty()) out += ".SH DESCRIPTION\n" + paragraphs(command.description);
   return out + options_of(command) + exit_status() + example_of(command) +
          ".SH \"SEE ALSO\"\n.BR memest (1)\n";

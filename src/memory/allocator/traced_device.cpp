@@ -28,7 +28,7 @@ DeviceRange range_of(const TraceEvent& event) { return {event.number, event.size
 }  // namespace
 
 TracedDevice::TracedDevice(const AllocatorTrace& trace, SegmentAddresses addresses)
-    : trace_(trace), addresses_(addresses), room_(trace.device_memory) {
+    : trace_(trace), addresses_(addresses), room_(trace.available()) {
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     if (is_segment_event(trace.events[i].kind)) segments_.push_back(i);
   }

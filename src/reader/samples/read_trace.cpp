@@ -1,7 +1,6 @@
 #include "memest/reader/read_trace.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <limits>
 #include <string_view>
@@ -10,6 +9,8 @@
 
 #include "reader/job/read_allocator.hpp"
 #include "reader/samples/snapshot.hpp"
+#include "reader/samples/trace_operations.hpp"
+#include "reader/samples/trace_places.hpp"
 #include "reader/text/gzip.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -22,48 +23,8 @@ constexpr std::int64_t kLargestSize = std::int64_t{1} << 50U;  // bytes
 constexpr std::int64_t kMostStreams = 1000;
 constexpr std::int64_t kLastAddress = std::int64_t{1} << 62U;
 constexpr std::int64_t kMostNumber = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMostByte = 255;
 constexpr std::string_view kFirstLine = "# allocator trace 1";
-
-/// The form of an operand behind an operation's letter.
-enum class Operand : std::uint8_t { none, id, size, stream, address, block };
-
-struct Operation {
-  char letter = '\0';
-  TraceEventKind kind = TraceEventKind::marker;
-  std::array<Operand, 3> operands{};
-  std::string_view form;
-};
-// TraceEntry::Action (c10/core/CachingDeviceAllocator.h): ALLOC, FREE_COMPLETED, and FREE_REQUESTED
-// of a block that record_stream lent to another stream; OOM; SEGMENT_ALLOC, SEGMENT_FREE,
-// SEGMENT_MAP and SEGMENT_UNMAP. empty_cache and reset_peak_memory_stats are calls of the program.
-constexpr std::array<Operation, 11> kOperations = {{
-    {'a',
-     TraceEventKind::allocate,
-     {Operand::id, Operand::size, Operand::stream},
-     "a ID SIZE STREAM"},
-    {'f', TraceEventKind::free, {Operand::id}, "f ID"},
-    {'q', TraceEventKind::free_when_done, {Operand::id}, "q ID"},
-    {'o', TraceEventKind::out_of_memory, {Operand::size, Operand::stream}, "o SIZE STREAM"},
-    {'e', TraceEventKind::empty_cache, {}, "e"},
-    {'r', TraceEventKind::reset_peaks, {}, "r"},
-    {'S',
-     TraceEventKind::segment_obtained,
-     {Operand::address, Operand::size, Operand::stream},
-     "S ADDRESS SIZE STREAM"},
-    {'s',
-     TraceEventKind::segment_returned,
-     {Operand::address, Operand::size, Operand::stream},
-     "s ADDRESS SIZE STREAM"},
-    {'M',
-     TraceEventKind::mapped,
-     {Operand::address, Operand::size, Operand::stream},
-     "M ADDRESS SIZE STREAM"},
-    {'U',
-     TraceEventKind::unmapped,
-     {Operand::address, Operand::size, Operand::stream},
-     "U ADDRESS SIZE STREAM"},
-    {'l', TraceEventKind::owner, {Operand::block}, "l BLOCK"},
-}};
 
 /// An integer of the base, nothing but digits.
 std::optional<std::int64_t> digits_of(std::string_view text, int base, std::int64_t most) {
@@ -78,7 +39,7 @@ class TraceReader {
  public:
   explicit TraceReader(SourcePointer source) : source_(std::move(source)) {}
 
-  Checked<AllocatorTrace> read() {
+  Checked<Recording> read() {
     trace_.file = source_->name;
     trace_.settings_text = "default";
     std::string_view rest = source_->text;
@@ -92,12 +53,16 @@ class TraceReader {
       if (line_ == 1 && !diagnostics_.empty()) return std::move(diagnostics_);
     }
     if (line_ == 0) refuse({}, "the file is empty", "");
+    places_.give(trace_);
     if (diagnostics_.empty() && trace_.device_memory == Bytes(0)) {
       refuse({}, "the trace does not say how much memory the device has",
              "it is a line of the head: # total: BYTES");
     }
+    if (diagnostics_.empty() && trace_.context > trace_.device_memory) {
+      refuse({}, "the trace's context is more than the device has", "");
+    }
     if (!diagnostics_.empty()) return std::move(diagnostics_);
-    return std::move(trace_);
+    return std::move(recording_);
   }
 
  private:
@@ -114,13 +79,15 @@ class TraceReader {
     split(whole);
     if (words_.empty()) return;
     if (words_.front().text == "=") return read_marker();
+    if (words_.front().text == "p") return define_place(whole);
+    if (words_.front().text == "@") return choose_place();
     const auto* const operation =
         std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& row) {
           return words_.front().text == std::string_view(&row.letter, 1);
         });
     if (operation == kOperations.end()) {
       return refuse(words_.front(), "unknown event " + quote(words_.front().text),
-                    "known are a, f, q, o, e, r, S, s, M, U, l and =");
+                    "known are a, f, q, o, e, r, S, s, M, U, l, p, @ and =");
     }
     read_event(*operation);
   }
@@ -140,11 +107,79 @@ class TraceReader {
       if (const auto total = number(value, "a number of bytes", kLargestSize)) {
         trace_.device_memory = Bytes(*total);
       }
+    } else if (key == "context") {
+      if (const auto context = number(value, "a number of bytes", kLargestSize)) {
+        trace_.context = Bytes(*context);
+      }
     } else if (key == "capacity" && value.text != "none") {
       if (const auto capacity = number(value, "a number of bytes, or none", kLargestSize)) {
         trace_.capacity = Bytes(*capacity);
       }
+    } else {
+      read_run(key, value);
     }
+  }
+
+  /// The lines that `memest record` writes of the program.
+  void read_run(std::string_view key, const PlacedText& value) {
+    if (key == "torch") {
+      recording_.torch = value.text;
+    } else if (key == "rank") {
+      recording_.rank = value.text;
+    } else if (key == "stopped") {
+      recording_.stopped = true;
+    } else if (key == "device peak") {
+      if (const auto peak = number(value, "a number of bytes", kLargestSize)) {
+        recording_.device_peak = Bytes(*peak);
+      }
+    } else if (key == "read") {
+      read_read(value);
+    }
+  }
+
+  /// `# read: COUNT BYTES FIRST PLACE`.
+  void read_read(const PlacedText& value) {
+    split(value);
+    if (words_.size() < 3)
+      return refuse(value, "'# read:' is written # read: COUNT BYTES FIRST PLACE");
+    DeviceRead read;
+    read.count = number(words_[0], "a count", kMostNumber).value_or(0);
+    read.size = Bytes(number(words_[1], "a size in bytes", kLargestSize).value_or(0));
+    read.first = number(words_[2], "a byte", kMostByte).value_or(0);
+    read.place = rest_behind(value, words_[2]);
+    recording_.reads.push_back(std::move(read));
+  }
+
+  /// `p N TEXT`: what place N is.
+  void define_place(const PlacedText& line) {
+    if (words_.size() < 2) return refuse(words_.front(), "'p' is written p NUMBER TEXT");
+    const auto place = number(words_[1], "the number of a place", kMostNumber);
+    if (!place) return;
+    if (*place != places_.size()) {
+      return refuse(words_[1], "the numbers of places count up, and the next is " +
+                                   std::to_string(places_.size()));
+    }
+    places_.define(rest_behind(line, words_[1]));
+  }
+
+  /// `@ N`: the following allocations are asked for there.
+  void choose_place() {
+    if (words_.size() != 2) return refuse(words_.front(), "'@' is written @ NUMBER");
+    const auto place = number(words_[1], "the number of a place", kMostNumber);
+    if (!place) return;
+    if (trace_.allocations > 0 && trace_.asked_at.empty()) {
+      refuse(words_.front(), "'@' stands behind allocations of no place",
+             "the first one stands before them");
+    } else if (!places_.choose(*place)) {
+      refuse(words_[1], "no line has said what place " + std::to_string(*place) + " is");
+    }
+  }
+
+  /// A line's text behind a word of it.
+  static std::string rest_behind(const PlacedText& line, const PlacedText& word) {
+    const auto end =
+        static_cast<std::size_t>(word.text.data() + word.text.size() - line.text.data());
+    return std::string(line.part(end, line.text.size() - end).trimmed().text);
   }
 
   void read_event(const Operation& operation) {
@@ -161,6 +196,7 @@ class TraceReader {
     for (std::size_t i = 0; i < operands; ++i) {
       if (!read_operand(words_[i + 1], operation.operands[i], event)) return;
     }
+    if (event.kind == TraceEventKind::out_of_memory) trace_.failed_at = places_.chosen();
     trace_.events.push_back(event);
   }
 
@@ -211,6 +247,7 @@ class TraceReader {
       }
       last_id_ = id;
       event.number = trace_.allocations++;
+      places_.note(trace_);
       live_.emplace(id, Live{event.number, false});
       return true;
     }
@@ -300,7 +337,9 @@ class TraceReader {
   };
 
   SourcePointer source_;
-  AllocatorTrace trace_;
+  Recording recording_;
+  AllocatorTrace& trace_ = recording_.trace;
+  TracePlaces places_;
   Diagnostics diagnostics_;
   std::int32_t line_ = 0;
   std::vector<PlacedText> words_;
@@ -310,20 +349,46 @@ class TraceReader {
 
 }  // namespace
 
+Checked<AllocatorSettings> read_allocator_conf(const std::string& source, const std::string& text) {
+  const auto written = std::make_shared<const SourceText>(SourceText{source, text});
+  Diagnostics diagnostics;
+  const SourceSpan whole{written, 1, 1, static_cast<std::int32_t>(text.size())};
+  const AllocatorSettings settings = read_allocator_text({written->text, whole}, diagnostics);
+  if (!diagnostics.empty()) return diagnostics;
+  return settings;
+}
+
 Checked<AllocatorTrace> read_trace(const std::string& path) {
+  Checked<Recording> recording = read_recording(path);
+  if (!recording.ok()) return recording.diagnostics();
+  return std::move(recording).value().trace;
+}
+
+Checked<AllocatorTrace> read_trace(const std::shared_ptr<const SourceText>& source) {
+  Checked<Recording> recording = read_recording(source);
+  if (!recording.ok()) return recording.diagnostics();
+  return std::move(recording).value().trace;
+}
+
+Checked<Recording> read_recording(const std::shared_ptr<const SourceText>& source) {
+  return TraceReader(source).read();
+}
+
+Checked<Recording> read_recording(const std::string& path) {
   const Checked<SourcePointer> source = read_compressed(path, kMostTraceText);
   if (!source.ok()) return source.diagnostics();
-  if (!is_pickle(source.value()->text)) return read_trace(source.value());
+  if (!is_pickle(source.value()->text)) return read_recording(source.value());
   Checked<AllocatorTrace> snapshot = read_snapshot(source.value());
-  if (!snapshot.ok() || snapshot.value().earlier.count == 0) return snapshot;
+  if (!snapshot.ok()) return snapshot.diagnostics();
+  if (snapshot.value().earlier.count == 0) {
+    Recording recording;
+    recording.trace = std::move(snapshot).value();
+    return recording;
+  }
   return error_at({source.value(), 0, 0, 0},
                   "the history begins when " + std::to_string(snapshot.value().earlier.count) +
                       " blocks are allocated already",
                   "memest diff SPEC FILE compares what there is of it");
-}
-
-Checked<AllocatorTrace> read_trace(const std::shared_ptr<const SourceText>& source) {
-  return TraceReader(source).read();
 }
 
 }  // namespace memest

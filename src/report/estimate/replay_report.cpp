@@ -8,15 +8,12 @@
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "report/pages/json.hpp"
+#include "report/pages/nouns.hpp"
 
 namespace memest {
 namespace {
 
 bool is_equal(const ReplayedTrace& replayed) { return !replayed.result.difference; }
-
-std::string nouns_text(std::int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
-}
 
 std::string title_of(const std::vector<ReplayedTrace>& traces) {
   const auto whole = static_cast<std::int64_t>(traces.size());

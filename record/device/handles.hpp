@@ -1,0 +1,16 @@
+// Handles are distinct numbers that are never dereferenced.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "abi/calls.hpp"
+
+namespace memest::record {
+
+inline Handle new_handle() {
+  static std::atomic<std::uintptr_t> next{0x7001000};
+  return reinterpret_cast<Handle>(next.fetch_add(16));
+}
+
+}  // namespace memest::record

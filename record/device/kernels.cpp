@@ -1,0 +1,107 @@
+#include "device/kernels.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+
+#include "device/contents.hpp"
+#include "device/settings.hpp"
+
+namespace memest::record {
+namespace {
+
+/// What is known of a kernel by its name.
+struct KnownKernel {
+  Logic logic = Logic::none;
+  bool elementwise = false;
+};
+
+using KnownKernels = std::unordered_map<const void*, KnownKernel>;
+
+/// Written while libraries are loaded, which the loader does one at a time; only read afterwards.
+KnownKernels& known_kernels() {
+  static auto* const kernels = new KnownKernels;
+  return *kernels;
+}
+
+/// PyTorch's kernels over one contiguous output (CUDALoops.cuh); their arguments are the count of
+/// elements, the functor, and pointers, of which the first is the output's.
+bool is_elementwise(std::string_view name) {
+  return name.find("29vectorized_elementwise_kernel") != name.npos ||
+         name.find("27unrolled_elementwise_kernel") != name.npos;
+}
+
+/// Of PyTorch's kernels: and_kernel_cuda and or_kernel_cuda (ReduceLogicKernel.cu) are all() and
+/// any(), CompareEqFunctor (CompareEQKernel.cu) is == and !=.
+Logic logic_of(std::string_view name) {
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (has("15and_kernel_cuda")) return Logic::all;
+  if (has("14or_kernel_cuda")) return Logic::any;
+  if (has("CompareEqFunctor") && is_elementwise(name)) return Logic::equal;
+  return Logic::none;
+}
+
+/// CompareEqFunctor as a kernel's argument: which of == and != it is, behind it the scalar operand
+/// where there is one.
+struct Comparison {
+  int is_not_equal;
+  union {
+    float single;
+    std::uint16_t half;
+  };
+  double number;
+
+  /// isinf(x) is `x.abs() == inf`; in fp16 and bf16 infinity has these bits.
+  [[nodiscard]] bool with_infinity() const {
+    constexpr std::uint16_t kHalf = 0x7c00;
+    constexpr std::uint16_t kBrainHalf = 0x7f80;
+    const auto magnitude = static_cast<std::uint16_t>(half & 0x7fffU);
+    return std::isinf(single) || std::isinf(number) || magnitude == kHalf ||
+           magnitude == kBrainHalf;
+  }
+};
+
+/// Tensors are equal, and nothing is infinite.
+bool result_of(Logic logic, void** arguments) {
+  switch (logic) {
+    case Logic::all:
+      return settings().all;
+    case Logic::any:
+      return settings().any;
+    case Logic::equal: {
+      Comparison comparison;  // arguments: count, functor, pointers
+      std::memcpy(&comparison, arguments[1], sizeof comparison);
+      return (comparison.is_not_equal == 0) != comparison.with_infinity();
+    }
+    case Logic::none:
+      break;
+  }
+  return false;
+}
+
+}  // namespace
+
+void register_kernel(const void* stub, const char* mangled_name) {
+  const KnownKernel kernel = {logic_of(mangled_name), is_elementwise(mangled_name)};
+  if (kernel.logic != Logic::none || kernel.elementwise) known_kernels()[stub] = kernel;
+}
+
+void launch(const void* kernel, void** arguments) {
+  const auto found = known_kernels().find(kernel);
+  if (found == known_kernels().end()) return contents().kernel_ran(false);
+  const auto [logic, elementwise] = found->second;
+  const bool result = result_of(logic, arguments);
+  if (!elementwise) return contents().kernel_ran(result);
+  constexpr std::size_t kLargestElement = 16;
+  int count = 0;
+  void* output = nullptr;
+  std::memcpy(&count, arguments[0], sizeof count);
+  std::memcpy(&output, arguments[2], sizeof output);
+  contents().kernel_wrote(output, static_cast<std::size_t>(count) * kLargestElement, result);
+}
+
+void library_ran() { contents().kernel_ran(false); }
+
+}  // namespace memest::record

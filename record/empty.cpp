@@ -1,0 +1,1 @@
+// A library that answers nothing itself: see CMakeLists.txt.

@@ -1,0 +1,117 @@
+// The CUDA runtime: streams, events, graphs. All work is done when it is asked for.
+
+#include "abi/calls.hpp"
+#include "device/handles.hpp"
+#include "device/streams.hpp"
+#include "libraries/cudart.hpp"
+
+namespace memest::record {
+namespace {
+
+/// Every timed piece of work takes as long, so that whoever tries variants (Triton, Inductor) finds
+/// them equal and takes the first; milliseconds.
+constexpr float kElapsed = 0.01F;
+
+Status create(Handle* handle) {
+  *handle = new_handle();
+  return kSuccess;
+}
+
+/// cudaStreamCaptureStatus.
+enum CaptureStatus : int { none = 0, active = 1 };
+
+}  // namespace
+}  // namespace memest::record
+
+using namespace memest::record;
+
+MEMEST_CALL Status cudaStreamCreateWithPriority(Handle* stream, unsigned, int priority) {
+  *stream = streams().create(priority);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaStreamCreateWithFlags(Handle* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+MEMEST_CALL Status cudaStreamCreate(Handle* stream) {
+  return cudaStreamCreateWithPriority(stream, 0, 0);
+}
+MEMEST_CALL Status cudaStreamDestroy(Handle stream) {
+  streams().destroy(stream);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaStreamGetPriority(Handle stream, int* priority) {
+  *priority = streams().priority(stream);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaStreamGetFlags(Handle, unsigned* flags) {
+  *flags = 1;  // cudaStreamNonBlocking
+  return kSuccess;
+}
+
+MEMEST_CALL Status cudaStreamBeginCapture(Handle stream, int) {
+  streams().begin_capture(stream);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaStreamEndCapture(Handle stream, Handle* graph) {
+  streams().end_capture(stream);
+  return create(graph);
+}
+/// CUDA 12.
+MEMEST_CALL Status cudaStreamGetCaptureInfo_v2(Handle stream, int* status, unsigned long long* id,
+                                               Handle* graph, const Handle** nodes,
+                                               std::size_t* count) {
+  const unsigned long long capture = streams().capture(stream);
+  *status = capture != 0 ? CaptureStatus::active : CaptureStatus::none;
+  if (id != nullptr) *id = capture;
+  if (graph != nullptr) *graph = nullptr;
+  if (nodes != nullptr) *nodes = nullptr;
+  if (count != nullptr) *count = 0;
+  return kSuccess;
+}
+/// CUDA 12.3 on.
+MEMEST_CALL Status cudaStreamGetCaptureInfo_v3(Handle stream, int* status, unsigned long long* id,
+                                               Handle* graph, const Handle** nodes,
+                                               const Handle** edges, std::size_t* count) {
+  if (edges != nullptr) *edges = nullptr;
+  return cudaStreamGetCaptureInfo_v2(stream, status, id, graph, nodes, count);
+}
+/// CUDA 13.
+MEMEST_CALL Status cudaStreamGetCaptureInfo(Handle stream, int* status, unsigned long long* id,
+                                            Handle* graph, const Handle** nodes,
+                                            const Handle** edges, std::size_t* count) {
+  return cudaStreamGetCaptureInfo_v3(stream, status, id, graph, nodes, edges, count);
+}
+MEMEST_CALL Status cudaStreamIsCapturing(Handle stream, int* status) {
+  return cudaStreamGetCaptureInfo_v2(stream, status, nullptr, nullptr, nullptr, nullptr);
+}
+MEMEST_CALL Status cudaGraphInstantiateWithFlags(Handle* executable, Handle, unsigned long long) {
+  return create(executable);
+}
+MEMEST_CALL Status cudaGraphInstantiate(Handle* executable, Handle, unsigned long long) {
+  return create(executable);
+}
+/// One node: PyTorch warns of a graph without any.
+MEMEST_CALL Status cudaGraphGetNodes(Handle, Handle*, std::size_t* count) {
+  *count = 1;
+  return kSuccess;
+}
+
+MEMEST_CALL Status cudaStreamAddCallback(Handle stream, void (*callback)(Handle, Status, void*),
+                                         void* data, unsigned) {
+  callback(stream, kSuccess, data);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaLaunchHostFunc(Handle, void (*callback)(void*), void* data) {
+  callback(data);
+  return kSuccess;
+}
+
+MEMEST_CALL Status cudaEventCreateWithFlags(Handle* event, unsigned) { return create(event); }
+MEMEST_CALL Status cudaEventCreate(Handle* event) { return create(event); }
+MEMEST_CALL Status cudaEventElapsedTime(float* milliseconds, Handle, Handle) {
+  *milliseconds = kElapsed;
+  return kSuccess;
+}
+MEMEST_CALL Status cudaEventElapsedTime_v2(float* milliseconds, Handle start, Handle end) {
+  return cudaEventElapsedTime(milliseconds, start, end);
+}

@@ -1,0 +1,207 @@
+"""One process with GPUs: its history of allocations on each, cut into steps and phases."""
+
+import atexit
+import ctypes
+import os
+import sys
+
+from memest_recorder.places import here
+from memest_recorder.trace import Mark, Trace
+
+# A marker's key, and where torch.cuda.memory_stats() has it.
+STATISTICS = {
+    "allocated_bytes": "allocated_bytes.all.current",
+    "reserved_bytes": "reserved_bytes.all.current",
+    "active_bytes": "active_bytes.all.current",
+    "inactive_split_bytes": "inactive_split_bytes.all.current",
+    "requested_bytes": "requested_bytes.all.current",
+    "allocated_peak": "allocated_bytes.all.peak",
+    "reserved_peak": "reserved_bytes.all.peak",
+    "segments": "segment.all.current",
+    "active": "active.all.current",
+    "inactive_split": "inactive_split.all.current",
+    "retries": "num_alloc_retries",
+    "ooms": "num_ooms",
+}
+COUNTS = ("allocation.all.allocated", "allocation.all.freed", "segment.all.allocated", "segment.all.freed")
+
+ReadListener = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int)
+
+
+class Recorder:
+    def __init__(self, torch):
+        self.torch = torch
+        self.pid = os.getpid()
+        self.conf = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or "default"
+        self.collects = "garbage_collection_threshold" in self.conf
+        self.traces = {}  # by device, once something is allocated there
+        self.marks = {}
+        self.failed = 0  # requests that the device had no memory for, until the last drain
+        self.reads = {}
+        self.step = 1
+        self.stepped = False  # whether this step's optimizer has run
+        self.backwards = 0  # how deep within backward passes
+        self.optimizers = 0  # how deep within optimizers, which may call each other
+        self.ended = False
+        self.steps = int(os.environ.get("MEMEST_RECORD_STEPS", "0"))
+        self.begin_history()
+        self.wrap()
+        atexit.register(self.end)
+        self.leave = os._exit  # which some programs end with, and which calls nothing that is registered
+        os._exit = self.end_and_leave
+
+    def head(self, device):
+        torch = self.torch
+        total = torch.cuda.get_device_properties(device).total_memory
+        context = os.environ.get("MEMEST_RECORD_CONTEXT", "0")
+        lines = [f"# total: {total}", f"# context: {context}", f"# conf: {self.conf}", f"# torch: {torch.__version__}"]
+        if "RANK" in os.environ:
+            lines.append(f"# rank: {os.environ['RANK']} of {os.environ.get('WORLD_SIZE', '1')}")
+        return lines
+
+    # --- The allocator's history ---------------------------------------------------------------------------------
+
+    def begin_history(self):
+        self.torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=sys.maxsize)
+
+    def drain(self):
+        """Writes what happened since the last time and forgets it."""
+        histories = self.torch.cuda.memory._snapshot()["device_traces"]
+        self.torch.cuda.memory._record_memory_history(None)
+        self.begin_history()
+        failed = self.library.memest_record_failed_allocations()
+        for device, history in enumerate(histories):
+            if not history and device not in self.traces:
+                continue
+            trace = self.trace_of(device)
+            trace.add(history, self.marks.get(device, []), failed == self.failed and not self.collects)
+            trace.write([f"# device peak: {self.library.memest_record_device_peak(device)}"])
+        self.failed = failed
+        self.marks = {}
+
+    def trace_of(self, device):
+        if device not in self.traces:
+            path = os.path.join(os.environ["MEMEST_RECORD_FOLDER"], f"{self.pid}.{device}.trace")
+            self.traces[device] = Trace(path, self.head(device))
+        return self.traces[device]
+
+    def mark(self, letter):
+        """`letter` is an event of a trace, or "= NAME", which the statistics follow."""
+        for device in range(self.torch.cuda.device_count()):
+            stats = self.torch.cuda.memory_stats(device)
+            if not stats.get("allocation.all.allocated"):
+                continue
+            line = letter
+            if letter.startswith("="):
+                line += "".join(f" {key}={stats[name]}" for key, name in STATISTICS.items() if name in stats)
+            mark = Mark([stats.get(name, 0) for name in COUNTS], [line])
+            self.marks.setdefault(device, []).append(mark)
+
+    # --- The program's phases -----------------------------------------------------------------------------------
+
+    def end_phase(self, name):
+        self.mark(f"= step{self.step}.{name}")
+
+    def begin_step(self):
+        """A step begins with what follows an optimizer: its end is known when the next backward or optimizer comes."""
+        if not self.stepped:
+            return
+        self.stepped = False
+        self.step += 1
+
+    def before_backward(self):
+        self.backwards += 1
+        if self.backwards == 1:
+            self.stop_behind_last_step()
+            self.begin_step()
+            self.end_phase("forward")
+
+    def after_backward(self):
+        self.backwards -= 1
+        if self.backwards == 0:
+            self.end_phase("backward")
+
+    def before_optimizer(self, *_):
+        self.optimizers += 1
+
+    def after_optimizer(self, *_):
+        self.optimizers -= 1
+        if self.optimizers == 0:
+            self.end_phase("optimizer")
+            self.stepped = True
+            self.drain()
+
+    def stop_behind_last_step(self):
+        """Several optimizers may step in a step: it is over when the next backward begins."""
+        if self.steps and self.stepped and self.step >= self.steps:
+            self.close("# stopped: after the steps asked for")
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self.leave(0)
+
+    def wrap(self):
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        torch = self.torch
+        run_backward = torch.autograd._engine_run_backward
+
+        def engine_run_backward(*arguments, **options):
+            self.before_backward()
+            try:
+                return run_backward(*arguments, **options)
+            finally:
+                self.after_backward()
+
+        torch.autograd._engine_run_backward = engine_run_backward
+        register_optimizer_step_pre_hook(self.before_optimizer)
+        register_optimizer_step_post_hook(self.after_optimizer)
+        self.wrap_call("_cuda_emptyCache", "e")
+        self.wrap_call("_cuda_resetPeakMemoryStats", "r", of_peaks=True)
+        self.listener = ReadListener(self.note_read)
+        self.library = ctypes.CDLL(None)
+        self.library.memest_record_device_peak.restype = ctypes.c_size_t
+        self.library.memest_record_listen_to_reads(self.listener)
+
+    def wrap_call(self, name, letter, of_peaks=False):
+        call = getattr(self.torch._C, name)
+
+        def wrapped(*arguments):
+            if of_peaks:
+                self.mark("= peaks")
+            self.mark(letter)
+            return call(*arguments)
+
+        setattr(self.torch._C, name, wrapped)
+
+    # --- What is read back ---------------------------------------------------------------------------------------
+
+    def note_read(self, size, first):
+        key = (here(2), size, first)
+        self.reads[key] = self.reads.get(key, 0) + 1
+
+    # --- The end ---------------------------------------------------------------------------------------------------
+
+    def end(self):
+        if self.ended or os.getpid() != self.pid:  # a fork of the process that records
+            return
+        self.begin_step()
+        self.end_phase("unfinished")
+        self.drain()
+        self.close()
+
+    def end_and_leave(self, code):
+        self.end()
+        self.leave(code)
+
+    def close(self, *lines):
+        self.ended = True
+        atexit.unregister(self.end)
+        self.library.memest_record_listen_to_reads(None)
+        reads = [f"# read: {count} {size} {first} {place}" for (place, size, first), count in self.reads.items()]
+        for trace in self.traces.values():
+            trace.close([*lines, *reads])
+            reads = []  # of the process: its first device tells them
+
+
+def start(torch):
+    Recorder(torch)

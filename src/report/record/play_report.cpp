@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "memest/memory/recorded_use.hpp"
+#include "memest/report/numbers.hpp"
+#include "memest/report/replay_report.hpp"
+#include "memest/units/text.hpp"
+#include "report/pages/json.hpp"
+#include "report/pages/nouns.hpp"
+#include "report/record/phase_text.hpp"
+
+namespace memest {
+namespace {
+
+bool does_fit(const PlayedRun& run) { return !run.played.failed; }
+
+/// The place that asks for what fails; empty where none is known.
+std::string failing_place(const PlayedRun& run) {
+  const TraceEvent& event = run.trace.events[*run.played.failed];
+  if (event.kind == TraceEventKind::out_of_memory) return run.trace.failed_at;
+  return std::string(run.trace.place_of(event.number));
+}
+
+std::string failing_sentence(const PlayedRun& run) {
+  const std::size_t failed = *run.played.failed;
+  const TraceEvent& event = run.trace.events[failed];
+  const std::string place = failing_place(run);
+  return fmt::format("{}:{}: out of memory {}: {} asked for{}, {} allocated and {} reserved",
+                     run.trace.file, event.line, phase_text(phase_of(run.trace, failed)),
+                     sized_text(event.size), place.empty() ? "" : " at " + place,
+                     sized_text(run.played.end.allocated.current),
+                     sized_text(run.played.end.reserved.current));
+}
+
+Table table_of(const std::vector<PlayedRun>& runs) {
+  Table table{{{"trace"},
+               {"settings"},
+               {"memory", Align::right},
+               {"allocated", Align::right},
+               {"reserved", Align::right},
+               {"retries", Align::right}},
+              {}};
+  for (const PlayedRun& run : runs) {
+    const AllocatorStatistics& end = run.played.end;
+    table.rows.push_back(
+        {{run.trace.file, run.settings, sized_text(run.available), sized_text(end.allocated.peak),
+          sized_text(end.reserved.peak), std::to_string(end.retries)},
+         does_fit(run) ? "✓" : "✗",
+         does_fit(run) ? Tone::plain : Tone::bad});
+  }
+  return table;
+}
+
+Page page_of(const std::vector<PlayedRun>& runs) {
+  const auto whole = static_cast<std::int64_t>(runs.size());
+  const std::int64_t fitting = std::ranges::count_if(runs, does_fit);
+  Page page{
+      {Heading{fmt::format("{} of {} fit", fitting, nouns_text(whole, "trace"))}, table_of(runs)}};
+  for (const PlayedRun& run : runs) {
+    if (!does_fit(run)) page.parts.emplace_back(Paragraph{failing_sentence(run), Tone::bad});
+  }
+  return page;
+}
+
+Table rows_of(const std::vector<PlayedRun>& runs) {
+  Table table{{{"trace"},
+               {"settings"},
+               {"memory_bytes"},
+               {"fits"},
+               {"allocated_peak_bytes"},
+               {"reserved_peak_bytes"},
+               {"retries"}},
+              {}};
+  for (const PlayedRun& run : runs) {
+    const AllocatorStatistics& end = run.played.end;
+    table.rows.push_back({{run.trace.file, run.settings, std::to_string(run.available.value()),
+                           does_fit(run) ? "yes" : "no", std::to_string(end.allocated.peak.value()),
+                           std::to_string(end.reserved.peak.value()), std::to_string(end.retries)},
+                          "",
+                          {}});
+  }
+  return table;
+}
+
+Json json_of(const PlayedRun& run) {
+  const AllocatorStatistics& end = run.played.end;
+  Json json{{"file", run.trace.file},
+            {"settings", run.settings},
+            {"available_bytes", run.available.value()},
+            {"fits", does_fit(run)},
+            {"allocated_peak_bytes", end.allocated.peak.value()},
+            {"reserved_peak_bytes", end.reserved.peak.value()},
+            {"retries", end.retries}};
+  if (does_fit(run)) return json;
+  const TraceEvent& event = run.trace.events[*run.played.failed];
+  json["out_of_memory"] = {{"line", event.line},
+                           {"phase", phase_of(run.trace, *run.played.failed)},
+                           {"place", failing_place(run)},
+                           {"size_bytes", event.size.value()},
+                           {"allocated_bytes", end.allocated.current.value()},
+                           {"reserved_bytes", end.reserved.current.value()}};
+  return json;
+}
+
+}  // namespace
+
+Report report_play(const std::vector<PlayedRun>& runs, const Question& question) {
+  Json json = new_answer();
+  json["fit"] = std::ranges::all_of(runs, does_fit);
+  json["played"] = Json::array();
+  for (const PlayedRun& run : runs) json["played"].push_back(json_of(run));
+  json["provenance"] = {{"method", "replay"}, {"versions", {{"memest", question.version}}}};
+  return {page_of(runs), rows_of(runs), text_of(json)};
+}
+
+}  // namespace memest

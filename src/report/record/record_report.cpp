@@ -1,0 +1,206 @@
+#include "memest/report/record_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "memest/report/numbers.hpp"
+#include "memest/units/text.hpp"
+#include "report/pages/nouns.hpp"
+#include "report/record/phase_text.hpp"
+#include "report/record/record_json.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::size_t kPlacesShown = 12;
+constexpr std::size_t kReadsShown = 5;
+constexpr std::size_t kMarkersShown = 10;
+
+std::string asking_text(const std::string& place) {
+  return place.empty() ? "autograd's own thread" : place;
+}
+
+std::string sizes_text(const ProgramRun& program, const ProcessRun& process) {
+  std::string text = sized_text(process.peaks.allocated) + " allocated";
+  if (process.peaks.reserved) text += ", " + sized_text(*process.peaks.reserved) + " reserved";
+  if (const auto device = device_peak_of(program, process)) {
+    text += ", " + sized_text(*device) + " on the device";
+  }
+  return text;
+}
+
+Heading heading_of(const ProgramRun& program, const ProcessRun& process) {
+  std::string who;
+  if (!process.recording.rank.empty()) who = "rank " + process.recording.rank + ": ";
+  const std::string verdict = ran_out(program) ? "does not fit in" : "fits in";
+  return {fmt::format("{}{}: {} {}, {}", who, sizes_text(program, process), verdict,
+                      sized_text(program.capacity), program.gpu)};
+}
+
+Table places_of(const ProcessRun& process) {
+  const RecordedMoment& peak = process.peak;
+  Table table{{{"asked for at"}, {"allocations", Align::right}, {"bytes", Align::right}}, {}};
+  Bytes rest;
+  std::int64_t left = 0;
+  for (std::size_t i = 0; i < peak.places.size(); ++i) {
+    const PlaceUse& use = peak.places[i];
+    if (i < kPlacesShown) {
+      table.rows.push_back(
+          {{asking_text(use.place), grouped(use.allocations), sized_text(use.bytes)}, "", {}});
+    } else {
+      rest += use.bytes;
+      left += use.allocations;
+    }
+  }
+  if (left > 0) {
+    const auto more = static_cast<std::int64_t>(peak.places.size() - kPlacesShown);
+    table.rows.push_back(
+        {{nouns_text(more, "other place"), grouped(left), sized_text(rest)}, "", Tone::faint});
+  }
+  return table;
+}
+
+/// The last marker is behind the last step, of which nothing is told unless the program failed.
+bool is_shown(const TraceMarker& marker, bool failed) {
+  if (marker.name.ends_with(".unfinished")) return failed;
+  return marker.name.find('.') != std::string::npos;
+}
+
+Table phases_of(const AllocatorTrace& trace, bool failed) {
+  Table table{{{"until the end of"},
+               {"allocated", Align::right},
+               {"reserved", Align::right},
+               {"peak so far", Align::right}},
+              {}};
+  const auto value = [](const TraceMarker& marker, TracedStatistic statistic) {
+    const auto& recorded = marker.statistics[static_cast<std::size_t>(statistic)];
+    return recorded ? sized_text(Bytes(*recorded)) : std::string("—");
+  };
+  for (const TraceMarker& marker : trace.markers) {
+    if (!is_shown(marker, failed)) continue;
+    if (table.rows.size() == kMarkersShown) break;
+    table.rows.push_back({{marker.name, value(marker, TracedStatistic::allocated_bytes),
+                           value(marker, TracedStatistic::reserved_bytes),
+                           value(marker, TracedStatistic::allocated_peak)},
+                          "",
+                          {}});
+  }
+  return table;
+}
+
+std::string failure_text(const RecordedFailure& failure) {
+  std::string text =
+      fmt::format("Out of memory {}: {} asks for {} where {} are allocated and {} reserved.",
+                  phase_text(failure.phase), asking_text(failure.place), sized_text(failure.size),
+                  sized_text(failure.allocated), sized_text(failure.reserved));
+  if (failure.fits_expandable) {
+    text += *failure.fits_expandable
+                ? " With PYTORCH_ALLOC_CONF=expandable_segments:True it would have fitted here."
+                : " Expandable segments do not mend it.";
+  }
+  return text + " --memory 1TiB records what the whole run needs.";
+}
+
+std::string read_text(const DeviceRead& read) {
+  return fmt::format("{} at {} ({} told {})",
+                     read.count == 1 ? "once" : grouped(read.count) + " times",
+                     read.place.empty() ? "a thread without Python" : read.place,
+                     sized_text(read.size), read.first);
+}
+
+/// The values that the program may have branched on.
+std::vector<Part> assumptions_of(const ProcessRun& process) {
+  std::vector<DeviceRead> reads = process.recording.reads;
+  if (reads.empty()) return {};
+  std::ranges::stable_sort(reads, std::ranges::greater(), &DeviceRead::count);
+  std::string text =
+      "Nothing was computed. What the program read back from the device was answered as in a "
+      "healthy program, else with zero; what depends on such a value is an assumption: ";
+  for (std::size_t i = 0; i < std::min(reads.size(), kReadsShown); ++i) {
+    text += (i == 0 ? "" : "; ") + read_text(reads[i]);
+  }
+  if (reads.size() > kReadsShown) {
+    text += "; and at " +
+            nouns_text(static_cast<std::int64_t>(reads.size() - kReadsShown), "other place");
+  }
+  return {Paragraph{text + ".", Tone::faint}};
+}
+
+void add_process(const ProgramRun& program, const ProcessRun& process, Page& page) {
+  page.parts.emplace_back(heading_of(program, process));
+  if (process.failure) {
+    page.parts.emplace_back(
+        Paragraph{failure_text(*process.failure), ran_out(program) ? Tone::bad : Tone::uncertain});
+  }
+  page.parts.emplace_back(
+      Paragraph{fmt::format("At the peak, {}:", phase_text(process.peak.phase)), Tone::plain});
+  page.parts.emplace_back(places_of(process));
+  if (Table phases = phases_of(process.recording.trace, program.exit_code != 0);
+      !phases.rows.empty()) {
+    page.parts.emplace_back(std::move(phases));
+  }
+  for (Part& part : assumptions_of(process)) page.parts.push_back(std::move(part));
+}
+
+/// How the program ended, where that is not by itself.
+std::vector<Part> endings_of(const ProgramRun& program) {
+  std::vector<Part> parts;
+  if (program.processes.empty()) {
+    parts.emplace_back(Paragraph{
+        "No process of the program used a GPU through PyTorch: nothing was recorded.", Tone::bad});
+  }
+  if (program.exit_code != 0) {
+    parts.emplace_back(Paragraph{fmt::format("The program ended with exit code {}; what is said "
+                                             "here is what it took until then.",
+                                             program.exit_code),
+                                 Tone::bad});
+  }
+  if (!program.unanswered.empty()) {
+    std::string names;
+    for (const std::string& name : program.unanswered) names += (names.empty() ? "" : ", ") + name;
+    parts.emplace_back(Paragraph{
+        "The program called what the null device does not know, and was told that it is not "
+        "supported: " +
+            names + ".",
+        Tone::uncertain});
+  }
+  return parts;
+}
+
+Table records_of(const ProgramRun& program) {
+  Table table{{{"rank"}, {"place"}, {"allocations"}, {"bytes"}}, {}};
+  for (const ProcessRun& process : program.processes) {
+    for (const PlaceUse& use : process.peak.places) {
+      table.rows.push_back({{process.recording.rank, use.place, std::to_string(use.allocations),
+                             std::to_string(use.bytes.value())},
+                            "",
+                            {}});
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+bool ran_out(const ProgramRun& program) {
+  return program.exit_code != 0 &&
+         std::ranges::any_of(program.processes,
+                             [](const ProcessRun& process) { return process.failure.has_value(); });
+}
+
+std::optional<Bytes> device_peak_of(const ProgramRun& program, const ProcessRun& process) {
+  const auto& own = process.recording.device_peak;
+  return own ? std::optional(*own + program.context) : std::nullopt;
+}
+
+Report report_recording(const ProgramRun& program, const Question& question) {
+  Page page;
+  for (const ProcessRun& process : program.processes) add_process(program, process, page);
+  for (Part& part : endings_of(program)) page.parts.push_back(std::move(part));
+  return {std::move(page), records_of(program), recording_json(program, question)};
+}
+
+}  // namespace memest

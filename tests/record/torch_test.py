@@ -1,0 +1,108 @@
+"""Programs of PyTorch under `memest record`: what it tells is what they say of themselves.
+
+PyTorch is installed once, below the folder for caches, without NVIDIA's libraries, which the null device stands in for. Where it
+cannot be had the test is skipped (exit code 77).
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+MEMEST = os.path.abspath(sys.argv[1])
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "memest" / "torch-2.11.0"
+WITHOUT_DEPENDENCIES = ["torch==2.11.0", "accelerate==1.15.0", "peft==0.21.2"]
+PACKAGES = ["transformers==5.17.0", "filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy", "psutil"]
+SKIPPED = 77
+
+
+def install():
+    """The Python with PyTorch, or why there is none."""
+    python = CACHE / "bin" / "python"
+    done = CACHE / "installed"
+    if done.exists():
+        return str(python), None
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in ([sys.executable, "-m", "venv", "--clear", str(CACHE)], [*pip, "--no-deps", *WITHOUT_DEPENDENCIES],
+                    [*pip, *PACKAGES]):
+        ran = subprocess.run(command, capture_output=True, text=True)
+        if ran.returncode != 0:
+            return None, f"{' '.join(command[:4])} ...: {ran.stderr.strip().splitlines()[-1:]}"
+    done.touch()
+    return str(python), None
+
+
+def run(flags, command, **options):
+    return subprocess.run([MEMEST, "record", *flags, "--", *command], capture_output=True, text=True, cwd=HERE, **options)
+
+
+def record(flags, script, *arguments, code=0):
+    ran = run(["--format", "json", *flags], [PYTHON, script, *arguments])
+    if ran.returncode != code:
+        raise AssertionError(f"exit code {ran.returncode}, not {code}: {ran.stderr[-2000:]}")
+    return json.loads(ran.stdout), ran.stderr
+
+
+class Programs(unittest.TestCase):
+    def test_a_training_is_told_as_pytorch_tells_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            recording = os.path.join(folder, "run.memrec")
+            answer, _ = record(["-o", recording], "train.py")
+            process = answer["processes"][0]
+            marks = {mark["name"]: mark["allocated_bytes"] for mark in process["phases"]}
+            # AdamW's two moments of 525,568 parameters in fp32; backward() holds the gradient of the loss until it returns.
+            self.assertEqual(marks["step1.optimizer"] - marks["step1.backward"], 2 * 4 * 525568 - 512)
+            self.assertEqual(marks["step2.optimizer"], marks["step1.optimizer"])
+            self.assertEqual(process["peak_phase"], "step2.backward")
+            self.assertIn("train.py:7", process["peak_places"][0]["place"])
+            self.assertEqual([(read["place"], read["count"]) for read in process["reads"]], [("train.py:11 <module>", 2)])
+            replayed = subprocess.run([MEMEST, "replay", recording], capture_output=True, text=True)
+            self.assertEqual(replayed.returncode, 0, replayed.stdout)
+
+    def test_steps_end_a_program(self):
+        answer, _ = record(["--steps", "1"], "train.py")
+        self.assertTrue(answer["processes"][0]["stopped"])
+        self.assertEqual([mark["name"] for mark in answer["processes"][0]["phases"]][-1], "step1.optimizer")
+
+    def test_what_runs_out_is_named_with_its_line(self):
+        answer, _ = record(["--memory", "1.5GiB"], "grows.py", code=1)
+        failure = answer["processes"][0]["out_of_memory"]
+        self.assertEqual((failure["place"], failure["phase"]), ("grows.py:8 <module>", "step2.unfinished"))
+
+    def test_a_value_that_is_read_ends_a_strict_program(self):
+        ran = run(["--strict"], [PYTHON, "train.py"])
+        self.assertEqual(ran.returncode, 3)
+        self.assertIn("a value is read back from the device, which --strict forbids", ran.stderr)
+
+    def test_one_process_stands_for_a_rank_of_many(self):
+        answer, _ = record(["--world", "8", "--rank", "3"], "sharded.py")
+        process = answer["processes"][0]
+        self.assertEqual(process["rank"], "3 of 8")
+        told = {int(read["bytes"]) for read in process["reads"]}
+        self.assertTrue(told)
+
+    def test_processes_of_torchrun_are_parts_of_one_answer(self):
+        torchrun = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29517"]
+        ran = run(["--format", "json", "--steps", "1"], [PYTHON, *torchrun, "sharded.py"])
+        answer = json.loads(ran.stdout)
+        self.assertEqual(sorted(process["rank"] for process in answer["processes"]), ["0 of 2", "1 of 2"])
+
+    def test_a_program_without_pytorch_records_nothing(self):
+        ran = run([], [PYTHON, "-c", "print(1)"])
+        self.assertEqual(ran.returncode, 3)
+        self.assertIn("nothing was recorded", ran.stdout)
+
+
+if __name__ == "__main__":
+    PYTHON, why = install()
+    if sys.argv[1:] == ["--python"]:  # for ./dev truth
+        print(PYTHON or why)
+        sys.exit(0 if PYTHON else 1)
+    if PYTHON is None:
+        print(f"skipped: PyTorch cannot be installed: {why}")
+        sys.exit(SKIPPED)
+    unittest.main(argv=sys.argv[:1], verbosity=2)
