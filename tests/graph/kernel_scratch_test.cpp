@@ -297,13 +297,13 @@ TEST_CASE("adding rows at indices asks for what PyTorch's history shows", "[kern
     return Sizes{each, each, each, each, each, sort};
   };
   // As many pairs as one block sorts, one more each way of two, and keys of two bytes.
-  CHECK(sizes_of(index_sum_scratch(2304, 2304, h200)) == of(18432, 1));
-  CHECK(sizes_of(index_sum_scratch(2306, 2306, h200)) == of(18448, 43007));
-  CHECK(sizes_of(index_sum_scratch(4096, 4096, h200)) == of(32768, 71167));
-  CHECK(sizes_of(index_sum_scratch(32768, 32768, h200)) == of(262144, 537087));
+  CHECK(sizes_of(index_sum_scratch({2304, 2304}, h200)) == of(18432, 1));
+  CHECK(sizes_of(index_sum_scratch({2306, 2306}, h200)) == of(18448, 43007));
+  CHECK(sizes_of(index_sum_scratch({4096, 4096}, h200)) == of(32768, 71167));
+  CHECK(sizes_of(index_sum_scratch({32768, 32768}, h200)) == of(262144, 537087));
   // Keys of one byte are sorted in one sweep.
-  CHECK(sizes_of(index_sum_scratch(9006, 12, h200)) == of(72048, 4607));
-  CHECK(sizes_of(index_sum_scratch(13509, 9, h200)) == of(108072, 5631));
+  CHECK(sizes_of(index_sum_scratch({9006, 12}, h200)) == of(72048, 4607));
+  CHECK(sizes_of(index_sum_scratch({13509, 9}, h200)) == of(108072, 5631));
 }
 
 TEST_CASE("grouped products ask for what PyTorch's history shows", "[kernel_scratch]") {

@@ -83,8 +83,13 @@ ScratchSteps scan_scratch(std::int64_t items, std::int64_t element_bytes);
 /// Scratch of sorting one row of 64-bit integers with their numbers.
 ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device);
 
-/// Scratch of adding rows to `rows` others at `indices` int64 indices that may repeat.
-ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows, const LaunchDevice& device);
+/// Rows added to `rows` others at `indices` indices that may repeat.
+struct IndexSum {
+  std::int64_t indices = 0;
+  std::int64_t rows = 0;
+  bool narrow = false;  ///< they have 32 bits, and are widened first
+};
+ScratchSteps index_sum_scratch(const IndexSum& sum, const LaunchDevice& device);
 /// As above, of indices that the host has, where negative ones are wrapped.
 ScratchSteps host_index_sum_scratch(std::int64_t indices, std::int64_t rows,
                                     const LaunchDevice& device);

@@ -239,8 +239,15 @@ class DecoderParameters {
     // [8, 2·14336, 4096].
     const std::int64_t width = checked_multiply(moe.expert_size, std::int64_t{moe.gated ? 2 : 1});
     const std::string experts(names_.experts);
-    expert_matrix(experts + (moe.gated ? ".gate_up_proj" : ".up_proj"), {width, hidden}, moe);
-    expert_matrix(experts + ".down_proj", {hidden, moe.expert_size}, moe);
+    if (names_.expert_gate.empty()) {
+      expert_matrix(experts + (moe.gated ? ".gate_up_proj" : ".up_proj"), {width, hidden}, moe);
+      expert_matrix(experts + ".down_proj", {hidden, moe.expert_size}, moe);
+    } else {
+      for (const std::string_view name : {names_.expert_gate, names_.expert_up}) {
+        expert_matrix(std::string(name), {moe.expert_size, hidden}, moe);
+      }
+      expert_matrix(std::string(names_.expert_down), {hidden, moe.expert_size}, moe);
+    }
     if (moe.shared_size > 0) {
       const std::string shared(names_.shared_experts);
       if (moe.gated) matrix(shared + ".gate_proj", {moe.shared_size, hidden, moe.shared_bias});

@@ -89,12 +89,17 @@ constexpr std::array kFamilyNames = {
                  .gate = "feed_forward.w1",
                  .up = "feed_forward.w3",
                  .down = "feed_forward.w2",
+                 .router = "moe.router.gate",
+                 .expert_gate = "moe.experts.w1",
+                 .expert_up = "moe.experts.w3",
+                 .expert_down = "moe.experts.w2",
                  .first_norm = "attention_norm",
                  .second_norm = "ffn_norm",
                  .head = "output",
                  .model_order = "tok_embeddings layers norm output",
                  .layer_order = "attention.q_norm attention.k_norm attention feed_forward.w1 "
-                                "feed_forward.w2 feed_forward.w3 attention_norm ffn_norm",
+                                "feed_forward.w2 feed_forward.w3 moe.experts.w1 moe.experts.w2 "
+                                "moe.experts.w3 moe.router.gate attention_norm ffn_norm",
                  .rotary_modules = false},
     // GPTJAttention.__init__ makes k_proj, v_proj, q_proj; so do GPTNeoSelfAttention and
     // OPTAttention.

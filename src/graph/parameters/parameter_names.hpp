@@ -30,6 +30,10 @@ struct DecoderNames {
   std::string_view router = "mlp.gate";
   std::string_view experts = "mlp.experts";
   std::string_view shared_experts = "mlp.shared_expert";
+  /// Experts' matrices that are parameters of their own; empty: gate and up are one.
+  std::string_view expert_gate = {};
+  std::string_view expert_up = {};
+  std::string_view expert_down = {};
   std::string_view first_norm = "input_layernorm";
   std::string_view second_norm = "post_attention_layernorm";
   std::string_view sandwich_second_norm = "pre_feedforward_layernorm";
@@ -65,8 +69,8 @@ inline constexpr std::string_view kTorchtitan = "torchtitan";
 /// Stands for one where it is a GPT written by hand after nanoGPT: a block has its norms first.
 inline constexpr std::string_view kByHand = "nanogpt by hand";
 
-/// The model type whose class `implementation` trains for a model of `model_type`: its loop's or its
-/// framework's own, where it has one.
+/// The model type whose class `implementation` trains for a model of `model_type`: its loop's or
+/// its framework's own, where it has one.
 std::string_view stored_type(std::string_view model_type, const Implementation& implementation);
 
 /// The names of `model_type`; LLaMA's where it has none of its own.

@@ -65,14 +65,16 @@ ScratchSteps index_order_scratch(std::int64_t indices, std::int64_t rows,
 }
 
 // index_put_with_sort_kernel.
-ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
-                               const LaunchDevice& device) {
+ScratchSteps index_sum_scratch(const IndexSum& sum, const LaunchDevice& device) {
+  const auto [indices, rows, narrow] = sum;
   const std::int64_t each = product(indices, kSortedIndexBytes);
   ScratchSequence sequence;
+  const std::int64_t widened = narrow ? sequence.allocate(each) : 0;
   // computeLinearIndex wraps negative indices first and then counts elements instead of rows.
   const std::int64_t wrapped = sequence.allocate(each);
   const std::int64_t strided = sequence.allocate(each);
   sequence.release(wrapped);
+  if (narrow) sequence.release(widened);
   order_indices(sequence, {strided}, {indices, rows}, device);
   return sequence.take();
 }

@@ -277,7 +277,7 @@ class Compiler {
       case KernelLaunch::Kind::sort:
         return sort_scratch(reduced, *device_);
       case KernelLaunch::Kind::index_sum:
-        return index_sum_scratch(outer, reduced, *device_);
+        return index_sum_scratch({outer, reduced, launch.dtype == DType::int32}, *device_);
       case KernelLaunch::Kind::host_index_sum:
         return host_index_sum_scratch(outer, reduced, *device_);
       case KernelLaunch::Kind::index_order:

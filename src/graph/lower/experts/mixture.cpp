@@ -102,21 +102,9 @@ class ExpertsWriter {
 
   /// Answers the sorted experts, and puts their order into `sorted`.
   TensorId sort_experts(Frame& function, SortedPairs& sorted, TensorId indices) {
-    const TensorId values = block_.make({"sort", "experts"}, {pairs_}, DType::int64);
-    sorted.order = block_.make({"sort", "order"}, {pairs_}, DType::int64);
-    Op op;
-    op.kind = OpKind::copy;
-    op.name = "sort";
-    op.inputs = {indices};
-    op.outputs = {values, sorted.order};
-    KernelLaunch launch;
-    // torch.sort makes values and indices, both int64: 16 B a pair.
-    launch.kind = KernelLaunch::Kind::sort;
-    launch.reduced = pairs_;
-    op.forward_launches = {std::move(launch)};
-    block_.emit(std::move(op));
-    function.local(sorted.order);
-    return values;
+    const Pair pairs = sorted_by_expert(block_, pairs_, indices);
+    sorted.order = function.local(pairs.second);
+    return pairs.first;
   }
 
   TensorId running_sum(TensorId counts) {
@@ -149,47 +137,12 @@ class ExpertsWriter {
     // _grouped_mm is not on autocast's list: transformers casts the input to the weights' type
     // itself.
     const TensorId input = cast(block_, {name, "in type"}, x, dtype);
-    const Shape shape =
-        batched_ ? Shape{experts, pairs_ / experts, sides.out} : Shape{pairs_, sides.out};
-    const TensorId out = block_.make({name, "product"}, shape, dtype);
-    Op op;
-    op.kind = OpKind::batched_matmul;
-    op.name = name;
-    op.compute = dtype;
-    op.inputs = {input, weight, sorted.ends};
-    op.outputs = {out};
-    op.saved = {sorted.ends};
-    if (block_.needs_gradient(weight)) op.saved.push_back(input);
-    if (block_.needs_gradient(input)) op.saved.push_back(weight);
-    op.forward_launches = {launch_of(dtype, pairs_ / experts, sides.out)};
-    BackwardWriter backward(op);
-    std::int64_t products = 0;
-    const auto product_like = [&](TensorId operand, const Expr& rows, const Expr& columns) {
-      const auto made = backward.make(operand, dtype);
-      backward.launch(launch_of(dtype, rows, columns));
-      ++products;
-      return made;
-    };
-    // The weights' gradient comes first, and goes last.
-    std::optional<BackwardWriter::Made> of_weight;
-    if (block_.needs_gradient(weight)) of_weight = product_like(weight, sides.out, sides.in);
-    if (block_.needs_gradient(input)) {
-      backward.give(input, product_like(input, pairs_ / experts, sides.in));
-    }
-    if (of_weight) backward.give(weight, *of_weight, Reach::through_view);
-    const Expr flops = Expr(2) * pairs_ * sides.in * sides.out;
-    block_.emit(std::move(op), {flops, Expr(products) * flops});
-    return out;
-  }
-
-  [[nodiscard]] static KernelLaunch launch_of(DType dtype, const Expr& rows, const Expr& columns) {
-    KernelLaunch launch;
-    launch.kind = KernelLaunch::Kind::grouped_product;
-    launch.reduced = Symbol::experts;
-    launch.outer = rows;
-    launch.inner = columns;
-    launch.dtype = dtype;
-    return launch;
+    return grouped_product(block_, {.name = name,
+                                    .weight = weight,
+                                    .x = input,
+                                    .ends = sorted.ends,
+                                    .rows = pairs_,
+                                    .even = batched_});
   }
 
   Op mask_of(std::string_view name, TensorId x, TensorId out, TensorId mask) {

@@ -30,4 +30,21 @@ Pair best_of(BlockBuilder& block, const MixtureOfExperts& part, TensorId scores)
 enum class Denominator { sum, guarded };
 TensorId over_sum(BlockBuilder& block, TensorId values, Denominator denominator, Frame& naming);
 
+/// values / (values.sum(-1) + a number), out of place: keeps both.
+TensorId over_guarded_sum(BlockBuilder& block, TensorId values, Frame& naming);
+
+/// torch.sort of the chosen experts of `pairs` pairs: the experts, and the order of the pairs.
+Pair sorted_by_expert(BlockBuilder& block, const Expr& pairs, TensorId indices);
+
+/// torch._grouped_mm: rows in the order of their experts, with each expert's own matrix.
+struct ProductByExpert {
+  std::string_view name;
+  TensorId weight = 0;  ///< [experts, out, in]
+  TensorId x = 0;       ///< in the weight's type
+  TensorId ends = 0;    ///< of each expert's rows
+  Expr rows;            ///< of all
+  bool even = false;    ///< they are priced as those of equal experts
+};
+TensorId grouped_product(BlockBuilder& block, const ProductByExpert& part);
+
 }  // namespace memest

@@ -163,4 +163,38 @@ TensorId over_sum(BlockBuilder& block, TensorId values, Denominator denominator,
   return out;
 }
 
+Pair sorted_by_expert(BlockBuilder& block, const Expr& pairs, TensorId indices) {
+  const Pair sorted = {block.make({"sort", "experts"}, {pairs}, DType::int64),
+                       block.make({"sort", "order"}, {pairs}, DType::int64)};
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = "sort";
+  op.inputs = {indices};
+  op.outputs = {sorted.first, sorted.second};
+  KernelLaunch launch;
+  // torch.sort makes values and indices, both int64: 16 B a pair.
+  launch.kind = KernelLaunch::Kind::sort;
+  launch.reduced = pairs;
+  op.forward_launches = {std::move(launch)};
+  block.emit(std::move(op));
+  return sorted;
+}
+
+TensorId over_guarded_sum(BlockBuilder& block, TensorId values, Frame& naming) {
+  constexpr std::string_view kName = "router_weights";
+  const TensorId sum =
+      naming.local(add_number(block, {kName, "sum + epsilon"}, sum_of_choices(block, values)));
+  const TensorId out =
+      block.make({kName, "over sum"}, block.tensor(values).shape, block.dtype_of(values));
+  Op op;
+  op.kind = OpKind::multiply;
+  op.name = kName;
+  op.inputs = {values, sum};
+  op.outputs = {out};
+  op.saved = {sum, values};
+  write_quotient_backward(block, values, sum, op);
+  block.emit(std::move(op));
+  return out;
+}
+
 }  // namespace memest

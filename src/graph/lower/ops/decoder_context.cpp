@@ -81,6 +81,10 @@ bool adapts_attention_alone(const DecoderContext& context) {
 std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const LayerKind& kind) {
   const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
   if (experts == nullptr) return std::nullopt;
+  if (context.program.mixture != nullptr) {
+    if (context.compiles_layers()) return not_available("torch.compile of mixtures of experts");
+    return std::nullopt;
+  }
   const RouterWriting router = context.habits.router;
   const bool by_groups = router == RouterWriting::of_groups || router == RouterWriting::of_sigmoid;
   const bool shares_ungated = experts->shared_size > 0 && !experts->shared_gate;

@@ -196,6 +196,9 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
 /// transformers' mixture of experts over rows of `x`.
 TensorId mixture(BlockBuilder& block, const DecoderContext& context, const MixtureOfExperts& part,
                  TensorId x);
+inline constexpr std::string_view kRouterProduct = "gate";
+TensorId torchtitan_mixture(BlockBuilder& block, const DecoderContext& context,
+                            const MixtureOfExperts& part, TensorId x);
 /// The residual stream plus a branch's result, dropped before.
 enum class BranchKind : std::uint8_t { attention, feed_forward };
 TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, BranchKind kind,

@@ -15,6 +15,7 @@ namespace memest {
 
 struct AttentionCall;
 struct DecoderContext;
+struct MixtureOfExperts;
 
 /// Parts beside the training of dense decoders, which transformers alone has.
 struct LibraryParts {
@@ -85,6 +86,9 @@ struct DecoderProgram {
   bool names_attention = false;      ///< attention's result, until dropout has run
   bool feed_forward_module = false;  ///< a module, which holds what it is called with
   ActivationWriting activation = ActivationWriting::one_kernel;
+  /// Its mixture of experts where it writes one of its own; null: transformers'.
+  TensorId (*mixture)(BlockBuilder& block, const DecoderContext& context,
+                      const MixtureOfExperts& part, TensorId x) = nullptr;
   /// The kernel that `sdpa` means for heads of `head_dim` channels.
   AttentionKernel (*sdpa)(const AttentionCall& call, std::int64_t head_dim,
                           const LoweringPolicy& policy) = nullptr;

@@ -1,5 +1,6 @@
 #include "graph/lower/ops/indexing.hpp"
 
+#include <string_view>
 #include <utility>
 
 namespace memest {
@@ -52,6 +53,11 @@ Op reading_op(const Made& result, const Indexed& read, TensorId out) {
   return op;
 }
 
+/// Indices of 32 bits as a kernel takes them (IndexingUtils.h, expandTensors).
+TensorId widened(BlockBuilder& block, std::string_view op, TensorId indices) {
+  return scratch(block, {op, "indices in int64"}, block.tensor(indices).shape, DType::int64);
+}
+
 }  // namespace
 
 TensorId moved(BlockBuilder& block, const Made& result, const Indexed& read) {
@@ -73,8 +79,10 @@ TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes,
                  const Indexed& read) {
   const TensorId out = block.make(result.place, result.shape, result.dtype);
   Op op = reading_op(result, read, out);
+  if (sizes.narrow) op.forward_scratch = {widened(block, result.place.op, read.indices)};
   KernelLaunch sum;
   sum.kind = KernelLaunch::Kind::index_sum;
+  sum.dtype = block.dtype_of(read.indices);
   sum.outer = sizes.count;
   sum.reduced = sizes.rows;
   // aten/src/ATen/native/cuda/Indexing.cu: index_put_with_sort_kernel.
@@ -83,6 +91,30 @@ TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes,
   BackwardWriter backward(op);
   backward.give(read.x, backward.make(read.x, block.dtype_of(read.x)));
   backward.launch(std::move(sum));
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId put_rows(BlockBuilder& block, const PutRows& part) {
+  const TensorId x = part.rows.x;
+  const TensorId indices = part.rows.indices;
+  const TensorId out = block.alias(part.place, part.into, block.tensor(part.into).shape);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = part.place.op;
+  op.inputs = {part.into, x, indices};
+  op.outputs = {out};
+  op.saved = {indices};
+  BackwardWriter backward(op);
+  if (part.narrow) {
+    op.forward_scratch = {widened(block, part.place.op, indices)};
+    const auto wide = backward.make(indices, DType::int64);
+    const auto gradient = backward.make(x, block.dtype_of(x));
+    backward.drop(wide);
+    backward.give(x, gradient);
+  } else {
+    backward.give(x, backward.make(x, block.dtype_of(x)));
+  }
   block.emit(std::move(op));
   return out;
 }

@@ -32,10 +32,19 @@ struct Indexed {
 TensorId moved(BlockBuilder& block, const Made& result, const Indexed& read);
 
 struct RowsAt {
-  Expr count;  ///< of indices
-  Expr rows;   ///< of x
+  Expr count;           ///< of indices
+  Expr rows;            ///< of x
+  bool narrow = false;  ///< indices of 32 bits, which both passes widen
 };
 /// Rows of x: x[indices], whose gradient is added up row by row.
 TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, const Indexed& read);
+/// `into`[indices] = x, in place: the gradient of x is read at the indices.
+struct PutRows {
+  Place place;
+  TensorId into = 0;  ///< without a gradient of its own
+  Indexed rows;
+  bool narrow = false;  ///< as above
+};
+TensorId put_rows(BlockBuilder& block, const PutRows& part);
 
 }  // namespace memest

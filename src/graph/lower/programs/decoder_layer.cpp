@@ -210,7 +210,8 @@ class LayerWriter {
       // Attention's second output has a name that the experts' output takes.
       Frame renaming(block_);
       if (context_.attention.sinks) renaming.local(kept_probabilities());
-      return mixture(block_, context_, *experts, x);
+      const auto write = context_.program.mixture != nullptr ? context_.program.mixture : mixture;
+      return write(block_, context_, *experts, x);
     }
     const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
     Frame call(block_);

@@ -37,8 +37,57 @@ std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPoli
   return std::nullopt;
 }
 
-/// torchtitan 0.2.2 has LLaMA's architecture here, and the dense Qwen3's, which has norms of
-/// queries and keys and may tie its embeddings: its other models are not written out yet.
+/// Whether the mixture is one of torchtitan's Qwen3 (MoEArgs of models/qwen3/__init__.py).
+bool is_of_qwen3(const MixtureOfExperts& experts) {
+  return experts.gated && experts.activation == ActivationFunction::silu && !experts.expert_bias &&
+         !experts.router_bias && experts.shared_size == 0 && !experts.shared_gate &&
+         !experts.router_noise && !experts.balance_loss && !experts.correction_bias_buffer &&
+         experts.groups == 0;
+}
+
+/// Why torchtitan's mixture has no graph, or nothing.
+std::optional<Unavailable> mixture_refusal(const MixtureOfExperts& experts,
+                                           const SoftmaxAttention& attention,
+                                           const LoweringPolicy& policy) {
+  if (!is_of_qwen3(experts)) {
+    return Unavailable{
+        "of torchtitan's mixtures of experts Qwen3's is available: softmax over the experts, none "
+        "that are shared, no 'score_bias'"};
+  }
+  if (experts.capacity_factor > 0) {
+    return Unavailable{
+        "torchtitan computes every token's experts: 'capacity_factor' is of the implementation "
+        "megatron"};
+  }
+  if (policy.tensor > 1 || policy.expert > 1) {
+    return Unavailable{
+        "torchtitan's mixtures of experts over tensor-parallel or expert-parallel ranks are not "
+        "available yet: leave 'tensor' and 'expert' out"};
+  }
+  // get_train_spec: pipelining_fn=None, where Trainer raises "does not support pipelining".
+  if (!policy.parts.empty()) {
+    return Unavailable{"torchtitan's Qwen3 has no pipelines of its mixtures: leave 'pipeline' out"};
+  }
+  // launch_gather_topk_kernel (TensorTopK.cu): longer rows may be searched by several blocks each,
+  // with memory of their own.
+  constexpr std::int64_t kMostExperts = 399;
+  if (experts.experts > kMostExperts) {
+    return Unavailable{"torchtitan's mixtures are available with up to " +
+                       std::to_string(kMostExperts) + " experts"};
+  }
+  // mm_recompute_shapes: products of the router's sizes would be taken for it.
+  const std::int64_t queries = checked_multiply(attention.heads, attention.head_dim);
+  const std::int64_t keys = checked_multiply(attention.kv_heads, attention.head_dim);
+  if (experts.experts == queries || experts.experts == keys) {
+    return Unavailable{
+        "torchtitan's mixtures of as many experts as the queries or the keys have channels are not "
+        "available"};
+  }
+  return std::nullopt;
+}
+
+/// torchtitan 0.2.2 has LLaMA's architecture here, and Qwen3's, dense or of experts, which has
+/// norms of queries and keys and may tie its embeddings: its other models are not written out yet.
 std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
                                               const LoweringPolicy& policy) {
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
@@ -63,10 +112,13 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
     return Unavailable{
         "torchtitan's chunked loss is available without tensor, context and pipeline parallelism"};
   }
-  if (llama) return uneven(decoder, policy);
+  const MixtureOfExperts* experts = decoder.experts();
+  if (llama && normed && experts != nullptr) return mixture_refusal(*experts, *attention, policy);
+  if (llama && experts == nullptr) return uneven(decoder, policy);
   return Unavailable{
-      "the implementation torchtitan is available for models of LLaMA's architecture and of the "
-      "dense Qwen3's only"};
+      "the implementation torchtitan is available for models of LLaMA's architecture and of "
+      "Qwen3's "
+      "only, dense or with experts in every layer"};
 }
 
 /// Why a layer's attention cannot run over several of torchtitan's ranks, or nothing.
@@ -100,7 +152,9 @@ void mark_save_list(Block& block, const LoweringPolicy& policy) {
   const TorchtitanRow& release = row_of(policy.implementation.torchtitan);
   std::int64_t products = 0;
   for (Op& op : block.ops) {
-    const bool product = op.kind == OpKind::linear;
+    // per_op_sac_force_recompute_mm_shapes_by_fqns is ["moe.router.gate"], whose products are
+    // recomputed before any are counted.
+    const bool product = op.kind == OpKind::linear && op.name != kRouterProduct;
     // _custom_policy counts an mm before it asks whether its number is even: wq is 1 and kept, wk 2
     // and recomputed, wv 3, wo 4, w1 5, w3 6, w2 7.
     if (product) ++products;
@@ -146,6 +200,18 @@ void add_rotations(const ModelSpec& model, std::int64_t positions, Inventory& in
   }
 }
 
+/// MoE.init_weights makes both anew for every layer, behind the rotations.
+void add_expert_buffers(const MixtureOfExperts& experts, std::int64_t layers,
+                        Inventory& inventory) {
+  const std::size_t first = inventory.buffers.size();
+  // expert_bias is there because load_balance_coeff is by default.
+  for (const char* name : {"moe.tokens_per_expert", "moe.expert_bias"}) {
+    inventory.buffers.push_back({.name = name, .shape = {experts.experts}, .count = layers});
+  }
+  inventory.placement.push_back(
+      {.repeat = layers, .layers = true, .steps = {{true, first, 1}, {true, first + 1, 1}}});
+}
+
 /// The tensors of a pipeline rank's stages, in the order in which they are placed: of every stage
 /// the rows before the layers where it has the embedding, its layers, the rows behind them where it
 /// has the head, and the rotations.
@@ -178,12 +244,18 @@ Inventory of_parts(const Inventory& whole, const std::vector<ModelPart>& parts) 
   return std::move(inventory).take();
 }
 
+/// wq, wk and wv run before their norms, in whatever order transformers has them.
+Habits torchtitan_habits(const Habits& /*family*/) { return written_out({}); }
+
 constexpr DecoderProgram kTorchtitanProgram = {
+    .has = {.experts = true},
+    .habits = torchtitan_habits,
     .refusal = torchtitan_refusal,
     .layer_refusal = ranks_refusal,
     .layer_arguments = LayerArguments::rope_cache,
     .rotations = Rotations::complex,
     .feed_forward_module = true,
+    .mixture = torchtitan_mixture,
     .sdpa = resolve_in_torchtitan,
     .mark_selected = mark_save_list,
     // train.py: batch_generator yields input_dict, labels;
@@ -215,6 +287,9 @@ std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
   if (auto* graph = std::get_if<Graph>(&result)) {
     cut_over_tensor_ranks(policy.tensor, graph->parameters);
     add_rotations(model, checked_multiply(policy.seq_len, policy.context), graph->parameters);
+    if (const MixtureOfExperts* experts = model.experts()) {
+      add_expert_buffers(*experts, graph->layers(), graph->parameters);
+    }
     if (!policy.parts.empty()) graph->parameters = of_parts(graph->parameters, policy.parts);
   }
   return result;
