@@ -216,7 +216,7 @@ void require_balanced(const ScratchSteps& steps) {
       held.erase(step.block);
     } else {
       REQUIRE(step.block == made++);
-      if (step.kind == Kind::allocate) held[step.block] = step.bytes;
+      if (step.kind != Kind::result) held[step.block] = step.bytes;
     }
   }
   REQUIRE(held.empty());

@@ -32,6 +32,21 @@ ModelSpec qwen3() {
   return model;
 }
 
+ModelSpec qwen3_of_experts(const MixtureOfExperts& experts) {
+  ModelSpec model = qwen3();
+  std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward = experts;
+  return model;
+}
+
+constexpr MixtureOfExperts kExperts = {.experts = 128, .top_k = 8, .expert_size = 768};
+
+std::string refusal_of_experts(const MixtureOfExperts& experts, LoweringPolicy policy) {
+  policy.casts_arguments = true;
+  const auto result = lower(qwen3_of_experts(experts), policy);
+  const auto* unavailable = std::get_if<Unavailable>(&result);
+  return unavailable == nullptr ? "" : unavailable->sentence;
+}
+
 /// What a layer of Qwen3 keeps more than one of LLaMA.
 Expr kept_more(LoweringPolicy policy) {
   policy.casts_arguments = true;
@@ -107,6 +122,122 @@ TEST_CASE("torchtitan's Qwen3 refuses what PyTorch's DTensors have no sharding f
   policy = torchtitan(1);
   policy.implementation.torchtitan = TorchtitanRelease::v0_1_0;
   CHECK(refusal_of_qwen3(policy).starts_with("torchtitan has Qwen3 from 0.2.0 on"));
+}
+
+TEST_CASE("torchtitan's mixture keeps rows that are filled up to eights for every expert") {
+  LoweringPolicy policy = torchtitan(1);
+  policy.casts_arguments = true;
+  const Expr h = Symbol::hidden_size;
+  const Expr experts = Symbol::experts;
+  const Expr size = Symbol::expert_ffn_size;
+  const Expr tokens = Expr(Symbol::micro_batch) * Symbol::seq_len;
+  const Expr pairs = tokens * Symbol::top_k;
+  // Of a token the router's scores, and its denominator; of a pair its expert, its score, its
+  // weight, its place, its token, and what its expert answers in fp32.
+  const Expr routed = tokens * (Expr(4) * experts + 4) + pairs * (Expr(8 + 4 + 4 + 8 + 8) + 4 * h);
+  // Of a row its input and where it comes from, both products, the activation and what goes down.
+  const Expr rows = pairs + Expr(8) * experts;
+  const Expr filled = rows * (2 * h + 8 * size + 4) + Expr(4) * experts;
+  const Expr dense = tokens * Expr(8) * Symbol::ffn_size;
+  const auto kept = [&policy](const ModelSpec& model) {
+    return layer(lowered(model, policy)).saved_bytes(false);
+  };
+  CHECK(kept(qwen3_of_experts(kExperts)) - kept(qwen3()) == routed + filled - dense);
+  // Three products of these rows, and one of a row of weights for each token.
+  Expr flops;
+  for (const Op& op : layer(lowered(qwen3_of_experts(kExperts), policy)).ops) {
+    if (op.kind == OpKind::batched_matmul) flops += op.forward.flops;
+  }
+  CHECK(flops == Expr(6) * rows * h * size + Expr(2) * pairs * h);
+}
+
+TEST_CASE("torchtitan's tensor ranks route all tokens and have a part of every expert") {
+  const auto graph_of = [](std::int64_t tensor) {
+    LoweringPolicy policy = torchtitan(tensor);
+    policy.casts_arguments = true;
+    return lowered(qwen3_of_experts(kExperts), policy);
+  };
+  const Graph one = graph_of(1);
+  const Graph four = graph_of(4);
+  const auto bytes = [](const Graph& graph, std::string_view op, std::string_view name) {
+    const Block block = layer(graph);
+    for (const Tensor& tensor : block.tensors) {
+      if (tensor.op == op && tensor.name == name) return tensor.bytes().evaluate(graph.sizes);
+    }
+    return Int128{};
+  };
+  for (const std::string_view name : {"expert_gate_proj", "expert_up_proj", "expert_down_proj"}) {
+    CHECK(bytes(one, name, "weight") == 4 * bytes(four, name, "weight"));
+  }
+  CHECK(bytes(one, "expert_up_proj", "product") == 4 * bytes(four, "expert_up_proj", "product"));
+  CHECK(bytes(one, "expert_down_proj", "product") == bytes(four, "expert_down_proj", "product"));
+  CHECK(bytes(one, "router_softmax", "out") == bytes(four, "router_softmax", "out"));
+  const auto elements_of = [](const Graph& graph, std::string_view name) {
+    std::int64_t elements = 1;
+    for (const ParameterTensor& row : graph.parameters.parameters) {
+      if (row.name != name) continue;
+      for (const std::int64_t side : row.shape) elements *= side;
+    }
+    return elements;
+  };
+  CHECK(elements_of(one, "moe.experts.w2") == 4 * elements_of(four, "moe.experts.w2"));
+  CHECK(elements_of(one, "moe.router.gate.weight") == elements_of(four, "moe.router.gate.weight"));
+}
+
+TEST_CASE("torchtitan's list of operators counts its products without the router's") {
+  LoweringPolicy policy = torchtitan(1);
+  policy.casts_arguments = true;
+  std::string kept;
+  for (const Op& op : layer(lowered(qwen3_of_experts(kExperts), policy)).ops) {
+    if (op.kind == OpKind::linear && op.kept_selectively) kept += std::string(op.name) + " ";
+    if (op.kind == OpKind::batched_matmul) CHECK_FALSE(op.kept_selectively);
+  }
+  CHECK(kept == "q_proj v_proj ");
+}
+
+TEST_CASE("torchtitan's other mixtures, and ranks that share one, are refused by name") {
+  const LoweringPolicy policy = torchtitan(1);
+  CHECK(refusal_of_experts(kExperts, policy).empty());
+  const auto refused_with = [&](auto change) {
+    MixtureOfExperts experts = kExperts;
+    change(experts);
+    return refusal_of_experts(experts, policy);
+  };
+  const std::string others = "of torchtitan's mixtures of experts Qwen3's is available";
+  CHECK(refused_with([](auto& one) { one.shared_size = 768; }).starts_with(others));
+  CHECK(refused_with([](auto& one) { one.correction_bias_buffer = true; }).starts_with(others));
+  CHECK(refused_with([](auto& one) { one.balance_loss = true; }).starts_with(others));
+  CHECK(refused_with([](auto& one) {
+          one.capacity_factor = 1;
+        }).starts_with("torchtitan computes every token's experts"));
+  CHECK(refused_with([](auto& one) { one.experts = 400; }).find("399 experts") !=
+        std::string::npos);
+  LoweringPolicy ranks = torchtitan(2);
+  CHECK(refusal_of_experts(kExperts, ranks).empty());
+  CHECK(refused_with([](auto& one) { one.expert_size = 767; }).empty());
+  MixtureOfExperts odd = kExperts;
+  odd.expert_size = 767;
+  CHECK(refusal_of_experts(odd, ranks).find("767 cannot be cut evenly") != std::string::npos);
+  ranks = policy;
+  ranks.runs_again = RunsAgain::all_but_selected;
+  CHECK(refusal_of_experts(kExperts, ranks).empty());
+  odd = kExperts;
+  odd.experts = 128;
+  ModelSpec narrow = qwen3_of_experts(odd);
+  std::get<SoftmaxAttention>(std::get<DecoderSpec>(narrow.architecture).attention).kv_heads = 1;
+  ranks.casts_arguments = true;
+  const auto taken = lower(narrow, ranks);
+  REQUIRE(std::holds_alternative<Unavailable>(taken));
+  CHECK(std::get<Unavailable>(taken).sentence.find("for the router's product") !=
+        std::string::npos);
+  ranks.runs_again = RunsAgain::all;
+  CHECK(std::holds_alternative<Graph>(lower(narrow, ranks)));
+  ranks = policy;
+  ranks.parts = {{.first = 0, .count = 1}};
+  CHECK(refusal_of_experts(kExperts, ranks).find("pipeline") != std::string::npos);
+  ranks = policy;
+  ranks.implementation.compile = CompileScope::blocks;
+  CHECK(refusal_of_experts(kExperts, ranks).find("torch.compile") != std::string::npos);
 }
 
 TEST_CASE("torchtitan before 0.2.0 keeps keys and values of every query head") {

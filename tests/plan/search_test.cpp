@@ -548,6 +548,23 @@ TEST_CASE("so it is under torchtitan, whose stages have layers of any number") {
   }
 }
 
+TEST_CASE("torchtitan's mixtures are laid out over data, tensor and context ranks alone") {
+  const Job job = test::job_from(
+      "model: {family: decoder, layers: 12, hidden_size: 2048, heads: 32, kv_heads: 4, head_dim: "
+      "128, ffn_size: 6144, vocab_size: 151936, activation: swiglu, norm: rmsnorm, position: rope, "
+      "qk_norm: true, moe: {experts: 128, top_k: 8, expert_ffn_size: 768}}\n"
+      "training: {seq_len: 4096, global_batch: 64, precision: fsdp2-bf16, implementation: "
+      "torchtitan}\n");
+  const PlanAnswer answer = search_plans(request_for(job, {"h100-sxm-80gb"}, {8, 16}));
+  REQUIRE(answer.best.size() == 2);
+  for (const PlanVerdict& verdict : answer.front) {
+    const Parallelism& layout = verdict.candidate.parallelism;
+    CHECK(layout.fsdp.has_value());
+    CHECK(layout.expert == 1);
+    CHECK(layout.pipeline == 1);
+  }
+}
+
 TEST_CASE("Over layouts, too, the search finds what brute force finds") {
   for (const char* gpu : {"h100-sxm-80gb", "rtx-4090", "a100-sxm-40gb"}) {
     for (const char* recompute : {"none", "full"}) {

@@ -35,7 +35,9 @@ struct ScratchStep {
   enum class Kind : std::uint8_t {
     allocate,
     release,
-    result  ///< an allocation that outlives the operation: what it returns
+    result,  ///< an allocation that outlives the operation: what it returns
+    /// A result in place of one that was made before, which goes with the block's release.
+    replacement
   };
   Kind kind = Kind::allocate;
   std::int64_t block = 0;  ///< allocations count from 0 within a sequence

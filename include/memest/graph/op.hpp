@@ -112,9 +112,11 @@ struct KernelLaunch {
   Expr reduced{1};
   Expr inner{1};
   DType dtype = DType::fp32;
-  Expr scratch_bytes;       ///< what counts in formulas; zero where the launch alone decides
-  bool has_bias = false;    ///< norm_backward: the bias's gradient is asked for too
-  std::uint8_t result = 0;  ///< embedding_backward: index into Op::backward_tensors
+  Expr scratch_bytes;     ///< what counts in formulas; zero where the launch alone decides
+  bool has_bias = false;  ///< norm_backward: the bias's gradient is asked for too
+  /// Index into Op::backward_tensors: of what embedding_backward makes, of the first gradient that
+  /// norm_backward sums.
+  std::uint8_t result = 0;
 
   friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
 };

@@ -233,7 +233,7 @@ class DecoderParameters {
   void write_feed_forward(const MixtureOfExperts& moe) {
     const std::int64_t hidden = decoder_.hidden_size;
     const std::string router(names_.router);
-    matrix(router, {moe.experts, hidden, moe.router_bias});
+    matrix(router, {moe.experts, hidden, moe.router_bias, ParameterModule::router});
     // transformers 5 keeps the experts of a layer in two 3-D Parameters
     // (MixtralExperts.gate_up_proj and down_proj), not in a module each: Mixtral-8x7B's first is
     // [8, 2·14336, 4096].
@@ -246,7 +246,8 @@ class DecoderParameters {
       for (const std::string_view name : {names_.expert_gate, names_.expert_up}) {
         expert_matrix(std::string(name), {moe.expert_size, hidden}, moe);
       }
-      expert_matrix(std::string(names_.expert_down), {hidden, moe.expert_size}, moe);
+      expert_matrix(std::string(names_.expert_down),
+                    {hidden, moe.expert_size, false, ParameterModule::feed_forward_down}, moe);
     }
     if (moe.shared_size > 0) {
       const std::string shared(names_.shared_experts);
@@ -270,7 +271,8 @@ class DecoderParameters {
     ParameterTensor tensor{.name = name,
                            .shape = {moe.experts, shape.out, shape.in},
                            .active_numerator = moe.top_k,
-                           .active_denominator = moe.experts};
+                           .active_denominator = moe.experts,
+                           .module = shape.module};
     add(tensor);
     if (!moe.expert_bias) return;
     tensor.name = name + "_bias";

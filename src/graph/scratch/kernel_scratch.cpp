@@ -70,7 +70,8 @@ ScratchSteps norm_backward_scratch(const NormBackward& norm, const LaunchDevice&
     sequence.allocate(product(partials, row));
   }
   for (int gradient = 0; gradient < gradients; ++gradient) {
-    const std::int64_t summed = sequence.allocate(row);
+    // *dgamma = dgamma_blocks.sum(0): the gradient that was made before goes instead of the sum.
+    const std::int64_t summed = sequence.replace(row);
     sequence.append(sum);
     sequence.release(summed);
   }

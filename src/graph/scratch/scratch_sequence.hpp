@@ -15,6 +15,7 @@ class ScratchSequence {
  public:
   std::int64_t allocate(std::int64_t bytes) { return add(ScratchStep::Kind::allocate, bytes); }
   std::int64_t result(std::int64_t bytes) { return add(ScratchStep::Kind::result, bytes); }
+  std::int64_t replace(std::int64_t bytes) { return add(ScratchStep::Kind::replacement, bytes); }
   void release(std::int64_t block) {
     // From the end: what is released was made shortly before.
     const auto made =

@@ -301,6 +301,7 @@ class Compiler {
     const bool makes = launch.kind == KernelLaunch::Kind::embedding_backward;
     const ScratchSteps steps = scratch_of(launch);
     if (makes && steps.empty()) program_.steps.push_back({StepKind::allocate, launch.result});
+    std::uint32_t replaced = launch.result;
     for (const ScratchStep& step : steps) {
       const auto block = static_cast<std::size_t>(step.block);
       if (step.kind == ScratchStep::Kind::release) {
@@ -314,8 +315,22 @@ class Compiler {
                                       made.gradients.begin;
       if (!result)
         program_.made_gradients.push_back({kKernelScratch, step.bytes, Holding::temporaries});
+      if (step.kind == ScratchStep::Kind::replacement) {
+        replace(replaced, tensor_of[block]);
+        program_.steps.push_back({StepKind::allocate, replaced++});
+        continue;
+      }
       program_.steps.push_back({StepKind::allocate, tensor_of[block]});
     }
+  }
+
+  /// The storage made as `tensor` is scratch from its beginning on.
+  void replace(std::uint32_t tensor, std::uint32_t scratch) {
+    const auto made =
+        std::find_if(program_.steps.rbegin(), program_.steps.rend(), [tensor](const auto& step) {
+          return step.kind == StepKind::allocate && step.tensor == tensor;
+        });
+    made->tensor = scratch;
   }
 
   void hand(const Op& op, std::size_t index, MadeGradient* gradients) {

@@ -67,6 +67,7 @@ HeldList OptimizerRun::spread_norms(std::int64_t bytes) {
   for (const ParameterGroup& group : groups_) {
     for (const SteppedTensor& tensor : group) {
       const bool whole = tensor.row->role == ParameterRole::norm ||
+                         tensor.row->module == ParameterModule::router ||
                          (keeps_unreduced_ && tensor.row->role == ParameterRole::embedding);
       if (!whole) continue;
       spread.push_back(recorder_.make(bytes, clip_label(LoopTensor::norm_of_a_tensor)));

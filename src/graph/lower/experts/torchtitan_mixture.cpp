@@ -5,6 +5,7 @@
 
 #include "graph/lower/experts/mixture.hpp"
 #include "graph/lower/ops/course.hpp"
+#include "graph/lower/ops/tensor_parallel.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -132,6 +133,8 @@ class MixtureWriter {
   /// GroupedExperts.forward in indices_padding_wrapper.
   TensorId compute_experts(TensorId routed, TensorId counts) {
     Frame wrapper(block_);
+    // TensorParallel._prepare_input_fn: to_local(grad_placements=(Partial(),)).
+    if (context_.shards_tensors()) routed = summed_back(block_, "pairs_on_ranks", routed);
     const FilledRows filled = fill(routed, counts);
     for (const TensorId local : {filled.rows, filled.sources, filled.counts}) wrapper.local(local);
     const TensorId out = wrapper.local(run_experts(filled));
@@ -211,7 +214,8 @@ class MixtureWriter {
   TensorId run_experts(const FilledRows& filled) {
     Frame function(block_);
     const TensorId ends = function.local(running_sum("ends", DType::int32, filled.counts));
-    const Expr f = Symbol::expert_ffn_size;
+    const Expr f = context_.shards_tensors() ? Expr(Symbol::expert_ffn_size) / Symbol::tensor
+                                             : Expr(Symbol::expert_ffn_size);
     const auto product = [&](std::string_view name, TensorId x, const Expr& out, const Expr& in) {
       return grouped_product(block_,
                              {.name = name,
@@ -276,7 +280,15 @@ class MixtureWriter {
 
 TensorId torchtitan_mixture(BlockBuilder& block, const DecoderContext& context,
                             const MixtureOfExperts& part, TensorId x) {
-  return MixtureWriter(block, context, part).write(x);
+  // PrepareModuleInputOutput of apply_moe_ep_tp: each rank routes all tokens, by a router that is
+  // whole on each, and has a part of every expert, whose outputs are summed.
+  Frame call(block);
+  if (context.shards_tensors()) call.local(x);
+  const TensorId whole = gathered_alike(block, context, "feed_forward_norm", x);
+  // The module's call holds its arguments while its hook scatters.
+  if (context.shards_tensors()) call.local(whole);
+  const TensorId out = MixtureWriter(block, context, part).write(whole);
+  return scattered(block, context, "feed_forward_shard", out);
 }
 
 }  // namespace memest

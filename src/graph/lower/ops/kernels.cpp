@@ -15,6 +15,7 @@ void write_norm_backward(BlockBuilder& block, const NormKernelPart& part, Tensor
   BackwardWriter::Made lying = 0;
   if (part.transposed) lying = backward.make(x, block.dtype_of(x));
   if (block.needs_gradient(x)) backward.give(x, backward.make(x, block.dtype_of(x)));
+  const auto first = static_cast<BackwardWriter::Made>(op.backward_tensors.size());
   for (const std::optional<TensorId>& parameter : {part.gain, part.bias}) {
     if (!parameter || !block.needs_gradient(*parameter)) continue;
     backward.give(*parameter, backward.make(*parameter, block.dtype_of(*parameter)));
@@ -26,7 +27,8 @@ void write_norm_backward(BlockBuilder& block, const NormKernelPart& part, Tensor
     sums.outer = rows.elements() / rows.shape.back();
     sums.reduced = rows.shape.back();
     sums.dtype = block.dtype_of(*part.gain);
-    sums.has_bias = part.bias.has_value();
+    sums.has_bias = part.bias && block.needs_gradient(*part.bias);
+    sums.result = first;
     backward.launch(std::move(sums));
   }
   if (part.transposed) backward.drop(lying);

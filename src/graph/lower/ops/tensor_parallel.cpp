@@ -111,11 +111,9 @@ TensorId total_weight(BlockBuilder& block, const Shape& tokens) {
   return computed(block, {{"nll_loss", "total weight"}, {Expr(1)}, DType::fp32}, {number});
 }
 
-}  // namespace
-
-TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
-                  TensorId x) {
-  if (!context.shards_tensors()) return x;
+/// The whole sequence from its shards `x`, whose backward is left to be written.
+Op gathering(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+             TensorId x) {
   const DType dtype = block.dtype_of(x);
   Shape shape = context.dims.rows();
   shape.push_back(context.dims.h);
@@ -129,11 +127,33 @@ TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::strin
   if (context.policy.micro_batch > 1) {
     op.forward_scratch = {scratch(block, {name, "shards"}, shape, dtype)};
   }
-  const TensorId out = block.make({name, "gathered"}, shape, dtype);
-  block.tensor(out).distributed = true;
-  op.outputs = {out};
+  op.outputs = {block.make({name, "gathered"}, shape, dtype)};
+  Tensor& out = block.tensor(op.outputs.front());
+  out.distributed = true;
+  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = out.bytes()}};
+  return op;
+}
+
+}  // namespace
+
+TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                  TensorId x) {
+  if (!context.shards_tensors()) return x;
+  Op op = gathering(block, context, name, x);
+  const TensorId out = op.outputs.front();
   scatter_gradient(block, op, out, x);
-  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(out).bytes()}};
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId gathered_alike(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                        TensorId x) {
+  if (!context.shards_tensors()) return x;
+  Op op = gathering(block, context, name, x);
+  const TensorId out = op.outputs.front();
+  // Replicate to Shard(1) is a copy of the rank's own part.
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));
   return out;
 }
@@ -147,6 +167,21 @@ void scatter_gradient(const BlockBuilder& block, Op& op, TensorId gathered, Tens
   backward.give(shard, own);
   op.backward_messages = {
       {.kind = MessageKind::reduce_scatter, .bytes = block.tensor(gathered).bytes()}};
+}
+
+TensorId summed_back(BlockBuilder& block, std::string_view name, TensorId x) {
+  const TensorId out = block.alias({name, "on all ranks"}, x, block.tensor(x).shape);
+  Op op;
+  op.kind = OpKind::view;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {out};
+  // Functional collectives answer a tensor of their own.
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  block.emit(std::move(op));
+  block.send_backward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
+  return out;
 }
 
 TensorId cut_for_ranks(BlockBuilder& block, Frame& frame, std::string_view name, TensorId x) {

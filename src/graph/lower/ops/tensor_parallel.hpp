@@ -11,12 +11,17 @@ namespace memest {
 /// The whole sequence from its shards, as a DTensor.
 TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                   TensorId x);
+/// As above, where the same gradient of the whole comes back on every rank.
+TensorId gathered_alike(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                        TensorId x);
 /// Gives `op`, which makes `gathered` of this rank's `shard`, its backward: the gradient is written
 /// out shard by shard, and summed to the rank's own.
 void scatter_gradient(const BlockBuilder& block, Op& op, TensorId gathered, TensorId shard);
 /// Partial sums of the whole sequence, summed to this rank's shard of it.
 TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                    TensorId x);
+/// `x` itself, whose gradient is summed over the ranks.
+TensorId summed_back(BlockBuilder& block, std::string_view name, TensorId x);
 /// The two halves of scattered(): `x` written out shard by shard, a local of `frame` as `x` is, and
 /// the sum's own shard of that, whose backward is left to be written.
 TensorId cut_for_ranks(BlockBuilder& block, Frame& frame, std::string_view name, TensorId x);

@@ -27,7 +27,10 @@ std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPoli
         "'sequence' to true"};
   }
   const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
-  const std::int64_t size = std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size;
+  const MixtureOfExperts* experts = decoder.experts();
+  const std::int64_t size =
+      experts != nullptr ? experts->expert_size
+                         : std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size;
   for (const std::int64_t whole :
        {attention.heads, attention.kv_heads, size, decoder.vocab_size, policy.seq_len}) {
     if (whole % policy.tensor == 0) continue;
@@ -59,11 +62,6 @@ std::optional<Unavailable> mixture_refusal(const MixtureOfExperts& experts,
         "torchtitan computes every token's experts: 'capacity_factor' is of the implementation "
         "megatron"};
   }
-  if (policy.tensor > 1 || policy.expert > 1) {
-    return Unavailable{
-        "torchtitan's mixtures of experts over tensor-parallel or expert-parallel ranks are not "
-        "available yet: leave 'tensor' and 'expert' out"};
-  }
   // get_train_spec: pipelining_fn=None, where Trainer raises "does not support pipelining".
   if (!policy.parts.empty()) {
     return Unavailable{"torchtitan's Qwen3 has no pipelines of its mixtures: leave 'pipeline' out"};
@@ -75,13 +73,16 @@ std::optional<Unavailable> mixture_refusal(const MixtureOfExperts& experts,
     return Unavailable{"torchtitan's mixtures are available with up to " +
                        std::to_string(kMostExperts) + " experts"};
   }
-  // mm_recompute_shapes: products of the router's sizes would be taken for it.
-  const std::int64_t queries = checked_multiply(attention.heads, attention.head_dim);
-  const std::int64_t keys = checked_multiply(attention.kv_heads, attention.head_dim);
-  if (experts.experts == queries || experts.experts == keys) {
+  // mm_recompute_shapes: products of the router's sizes are taken for it.
+  const auto is_alike = [&](std::int64_t heads) {
+    const std::int64_t channels = checked_multiply(heads, attention.head_dim);
+    return experts.experts == channels || experts.experts == channels / policy.tensor;
+  };
+  const bool alike = is_alike(attention.heads) || is_alike(attention.kv_heads);
+  if (policy.runs_again == RunsAgain::all_but_selected && alike) {
     return Unavailable{
-        "torchtitan's mixtures of as many experts as the queries or the keys have channels are not "
-        "available"};
+        "torchtitan's selective checkpoint takes queries or keys of as many channels as there are "
+        "experts for the router's product, which is not available: choose another 'recompute'"};
   }
   return std::nullopt;
 }
@@ -113,12 +114,14 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
         "torchtitan's chunked loss is available without tensor, context and pipeline parallelism"};
   }
   const MixtureOfExperts* experts = decoder.experts();
-  if (llama && normed && experts != nullptr) return mixture_refusal(*experts, *attention, policy);
+  if (llama && normed && experts != nullptr) {
+    if (auto refused = mixture_refusal(*experts, *attention, policy)) return refused;
+    return uneven(decoder, policy);
+  }
   if (llama && experts == nullptr) return uneven(decoder, policy);
   return Unavailable{
-      "the implementation torchtitan is available for models of LLaMA's architecture and of "
-      "Qwen3's "
-      "only, dense or with experts in every layer"};
+      "the implementation torchtitan is available for models of LLaMA's architecture, and of "
+      "Qwen3's dense or with experts in every layer, only"};
 }
 
 /// Why a layer's attention cannot run over several of torchtitan's ranks, or nothing.
@@ -177,10 +180,11 @@ void cut_over_tensor_ranks(std::int64_t ranks, Inventory& inventory) {
   for (ParameterTensor& row : inventory.parameters) {
     // parallelize.py: apply_tp: wo and w2 are RowwiseParallel, the other products ColwiseParallel,
     // the embedding RowwiseParallel over the vocabulary, norms SequenceParallel.
-    if (row.role == ParameterRole::norm) continue;
+    // apply_moe_ep_tp: the router NoParallel, experts' w1 and w3 Shard(1), w2 Shard(2).
+    if (row.role == ParameterRole::norm || row.module == ParameterModule::router) continue;
     const bool sums = row.module == ParameterModule::attention_output ||
                       row.module == ParameterModule::feed_forward_down;
-    (sums ? row.shape.back() : row.shape.front()) /= ranks;
+    row.shape[row.shape.size() - (sums ? 1 : 2)] /= ranks;
   }
 }
 
