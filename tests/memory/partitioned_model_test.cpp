@@ -168,6 +168,54 @@ TEST_CASE("weights that travel together are copied, and what they came in goes w
   CHECK(weights.made(begin) == std::vector<std::int64_t>{16, 32, 16, 16, 32});
 }
 
+TEST_CASE("a weight that another module reads is the reader's too from the second run on",
+          "[memory]") {
+  Weights weights({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 0}, 2);
+  const auto run = [&weights] {
+    (*weights).begin_run();
+    (*weights).before_forward(0);
+    weights.call(1);
+    (*weights).read(0, {1});
+    (*weights).after_forward(0);
+  };
+  const auto events_of = [&weights, &run] {
+    const std::size_t begin = weights.events();
+    run();
+    return weights.events() - begin;
+  };
+  // Both come and go by themselves, and the second comes again for the reader.
+  CHECK(events_of() == 6);
+  // It has come together with the reader's own, is copied, and nobody else gathers it.
+  CHECK(events_of() == 6);
+  CHECK(weights.made(6) == std::vector<std::int64_t>{32, 16, 16});
+}
+
+TEST_CASE("a checkpoint's second forward holds weights that were let go until its node has run",
+          "[memory]") {
+  const auto most_at_once = [](bool recomputes) {
+    Job job = partitioned_job();
+    job.training->steps = 1;
+    job.parallelism.deepspeed.persistence_threshold = 0;
+    if (recomputes) job.training->recompute = FullRecompute{};
+    std::int64_t alive = 0;
+    std::int64_t most = 0;
+    const Timeline timeline = timeline_of(job);
+    for (const Event& event : timeline.events) {
+      const Storage& storage = timeline.storages[event.storage];
+      // Of a layer: its projections' weights have 2 · 256 · 704 B at most.
+      if (!is_gathered(storage) || storage.bytes > 2 * 256 * 704) continue;
+      alive += event.kind == EventKind::allocate ? storage.bytes : -storage.bytes;
+      most = std::max(most, alive);
+    }
+    return most;
+  };
+  // In the first run a module's weights go behind it.
+  CHECK(most_at_once(false) == 2 * 256 * 704);
+  // All of a layer's: the attention's, with keys and values of half the width, the feed-forward's
+  // and the norms'.
+  CHECK(most_at_once(true) == 2 * 256 * (3 * 256 + 3 * 704 + 2));
+}
+
 TEST_CASE("nothing is gathered ahead beyond max_live_parameters", "[memory]") {
   Weights weights({.prefetch_bucket = 1000, .max_live = 8, .max_reuse_distance = 0});
   weights.run();

@@ -197,8 +197,7 @@ TEST_CASE("what several GPUs were not recorded with around SFTTrainer is refused
   CHECK(over("data: 4, zero: 2", kAdapter) == refused);
   CHECK(over("data: 4, zero: 2") ==
         "SFTTrainer in DeepSpeed under this precision is not available yet");
-  CHECK(over("data: 4, zero: 3", ", precision: mixed") ==
-        "SFTTrainer in DeepSpeed's ZeRO 3 is not available yet");
+  CHECK(over("data: 4, zero: 3", ", precision: mixed").empty());
 }
 
 TEST_CASE("beside adapters FSDP2's head is gathered by the loss, in the type in which it lies") {

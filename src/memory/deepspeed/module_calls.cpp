@@ -27,7 +27,7 @@ class ModuleFinder {
       add({0, size(), {}});
       add_branches();
     }
-    add_modules();
+    if (!position_.reads_weights) add_modules();
     // Outer ones first; those of equal ops stand in the order in which they were found.
     std::stable_sort(found_.begin(), found_.end(),
                      [](const ModuleCall& left, const ModuleCall& right) {
@@ -44,8 +44,10 @@ class ModuleFinder {
 
   /// The model, and the one around it that has the head.
   void add_model() {
-    const ModuleCall around{0, size(), {}, true, false};
-    found_.insert(found_.begin(), 2, around);
+    ModuleCall around{0, size(), {}, true, false};
+    found_.insert(found_.begin(), around);
+    around.outermost = true;
+    found_.insert(found_.begin(), around);
   }
 
   /// The loss is computed within the outer one, unless the program takes it behind the model's
@@ -53,7 +55,9 @@ class ModuleFinder {
   void end_model() {
     const bool is_loss = found_.empty();
     const OpIndex end = is_loss ? end_of_answer() : found_.front().end;
-    found_.insert(found_.begin(), ModuleCall{0, end, {}, false, true});
+    ModuleCall around{0, end, {}, false, true, is_loss};
+    for (OpIndex i = 0; position_.reads_weights && i < end; ++i) add_parameters(around, i);
+    found_.insert(found_.begin(), std::move(around));
   }
 
   [[nodiscard]] OpIndex end_of_answer() const {
@@ -111,12 +115,16 @@ class ModuleFinder {
       const bool product = kind == OpKind::linear || kind == OpKind::embedding;
       if (product && call.parameters.empty()) call.begin = i;
       call.end = i + 1;
-      for (const TensorId parameter : parameters) {
-        auto& own = call.parameters;
-        if (std::find(own.begin(), own.end(), parameter) == own.end()) own.push_back(parameter);
-      }
+      add_parameters(call, i);
     }
     if (call.end > call.begin) add(std::move(call));
+  }
+
+  void add_parameters(ModuleCall& call, OpIndex op) const {
+    std::vector<TensorId>& own = call.parameters;
+    for (const TensorId parameter : parameters_of(op)) {
+      if (std::find(own.begin(), own.end(), parameter) == own.end()) own.push_back(parameter);
+    }
   }
 
   const Block& block_;

@@ -18,16 +18,19 @@ struct ModuleCall {
   std::uint32_t begin = 0;  ///< the block's ops [begin, end) run within the module's forward
   std::uint32_t end = 0;
   std::vector<TensorId> parameters;  ///< its own, without those of modules inside it
-  /// A module that several blocks run begins in the first and ends in the last of them: its
-  /// backward begins where its forward ended.
-  bool begins_forward = true;
-  bool begins_backward = true;
+  /// A module that several blocks run begins in the first and ends in the last of them, where its
+  /// backward begins. transformers names their inputs, on which no hook hangs for the end of that.
+  bool begins = true;
+  bool ends = true;
+  bool outermost = false;  ///< around all others
 };
 
 /// Where the block stands among the others.
 struct BlockPosition {
   bool first = false;   ///< of the model
   bool behind = false;  ///< the layers: the head, or the loss
+  /// The outermost module reads weights in it without calling the modules that have them.
+  bool reads_weights = false;
 };
 
 /// The modules of the block; an outer one comes before those inside it.

@@ -1,6 +1,7 @@
 #include "memory/deepspeed/partitioned_model.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <utility>
 
@@ -17,12 +18,16 @@
 namespace memest {
 namespace {
 
-BlockPosition position_of(const ForwardOrder& order, const Graph& graph, std::size_t instance) {
-  const auto is_layer = [&](std::size_t i) {
-    return graph.blocks[order.instances()[i].block].checkpointable;
-  };
-  const bool behind = instance > 0 && !is_layer(instance);
-  return {.first = instance == 0, .behind = behind};
+/// The modules that all blocks run: the outermost, and the one in it.
+constexpr std::array<WeightCoordinator::Module, 2> kAround = {0, 1};
+
+BlockPosition position_of(const PartitionedModel::Parts& parts, std::size_t instance) {
+  const auto& instances = parts.order.instances();
+  const bool is_layer = parts.graph.blocks[instances[instance].block].checkpointable;
+  const bool reads = row_of(parts.job.training->implementation.loop).takes_tiles;
+  return {.first = instance == 0,
+          .behind = instance > 0 && !is_layer,
+          .reads_weights = reads && instance + 1 == instances.size()};
 }
 
 }  // namespace
@@ -31,6 +36,7 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
     : job_(parts.job),
       recorder_(recorder),
       device_(parts.device),
+      graph_(parts.graph),
       order_(parts.order),
       weights_(parts.job.training->recipe.weights),
       gradients_(parts.job.training->recipe.gradients),
@@ -47,9 +53,10 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
   for (std::uint32_t i = 0; i < order_.instances().size(); ++i) {
     const Block& block = parts.graph.blocks[order_.instances()[i].block];
     first_module_.push_back(static_cast<WeightCoordinator::Module>(modules.size()));
-    calls_.push_back(module_calls(block, position_of(order_, parts.graph, i)));
+    calls_.push_back(module_calls(block, position_of(parts, i)));
     for (const ModuleCall& call : calls_.back()) {
-      std::vector<std::uint32_t>& own = modules.emplace_back();
+      std::vector<std::uint32_t>& own = call.begins ? modules.emplace_back() : read_;
+      if (!call.begins) modules.emplace_back();
       for (const TensorId tensor : call.parameters) {
         own.push_back(places_[order_.cell(i, tensor)]);
       }
@@ -157,6 +164,8 @@ const std::vector<ModuleCall>& PartitionedModel::calls(const OpSite& site) const
 }
 
 WeightCoordinator::Module PartitionedModel::module(const OpSite& site, std::size_t call) const {
+  const ModuleCall& called = calls(site)[call];
+  if (!called.begins) return kAround[called.outermost ? 0 : 1];
   return first_module_[site.instance] + static_cast<WeightCoordinator::Module>(call);
 }
 
@@ -165,9 +174,12 @@ void PartitionedModel::before_forward(std::uint32_t instance) {
 }
 
 void PartitionedModel::before_op(const OpSite& site) {
+  if (site.op == 0 && site.instance + 1 == order_.instances().size()) {
+    coordinator_->read(kAround[0], read_);
+  }
   const std::vector<ModuleCall>& modules = calls(site);
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    if (modules[i].begins_forward && modules[i].begin == site.op)
+    if (modules[i].begins && modules[i].begin == site.op)
       coordinator_->before_forward(module(site, i));
   }
 }
@@ -175,7 +187,7 @@ void PartitionedModel::before_op(const OpSite& site) {
 void PartitionedModel::after_op(const OpSite& site) {
   const std::vector<ModuleCall>& modules = calls(site);
   for (std::size_t i = modules.size(); i > 0; --i) {
-    if (modules[i - 1].begins_forward && modules[i - 1].end == site.op + 1)
+    if (modules[i - 1].ends && modules[i - 1].end == site.op + 1)
       coordinator_->after_forward(module(site, i - 1));
   }
 }
@@ -183,7 +195,7 @@ void PartitionedModel::after_op(const OpSite& site) {
 void PartitionedModel::before_node(const OpSite& site) {
   const std::vector<ModuleCall>& modules = calls(site);
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    if (modules[i].begins_backward && modules[i].end == site.op + 1)
+    if (modules[i].ends && modules[i].end == site.op + 1)
       coordinator_->before_backward(module(site, i));
   }
 }
@@ -192,9 +204,24 @@ void PartitionedModel::before_node(const OpSite& site) {
 void PartitionedModel::after_node(const OpSite& site) {
   const std::vector<ModuleCall>& modules = calls(site);
   for (std::size_t i = modules.size(); i > 0; --i) {
-    if (modules[i - 1].begins_backward && modules[i - 1].begin == site.op && site.instance > 0)
+    const ModuleCall& call = modules[i - 1];
+    if (call.begins && call.ends && call.begin == site.op && site.instance > 0)
       coordinator_->after_backward(module(site, i - 1));
   }
+}
+
+void PartitionedModel::save_again(const OpSite& site) {
+  const Block& block = graph_.blocks[order_.instances()[site.instance].block];
+  for (const TensorId saved : block.ops[site.op].saved) {
+    const TensorId storage = block.tensors[saved].storage;
+    if (block.tensors[storage].role != Role::parameter) continue;
+    const std::uint32_t weight = places_[order_.cell(site.instance, storage)];
+    saved_again_.emplace_back(site, coordinator_->share(weight));
+  }
+}
+
+void PartitionedModel::drop_saved_again(const OpSite& site) {
+  std::erase_if(saved_again_, [&](const auto& saved) { return saved.first == site; });
 }
 
 bool PartitionedModel::take_gradient(std::uint32_t use, StorageId gradient) {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "memest/graph/graph.hpp"
@@ -60,6 +61,8 @@ class PartitionedModel final : public BlockHooks {
   void after_backward(std::uint32_t) override {}
   void before_node(const OpSite& site) override;
   void after_node(const OpSite& site) override;
+  void save_again(const OpSite& site) override;
+  void drop_saved_again(const OpSite& site) override;
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   void end_backward() override;
   void hand_over(OptimizerRun& last) override;
@@ -87,6 +90,7 @@ class PartitionedModel final : public BlockHooks {
   const Job& job_;
   Recorder& recorder_;
   std::optional<LaunchDevice> device_;
+  const Graph& graph_;
   const ForwardOrder& order_;
   DType weights_;
   DType gradients_;
@@ -94,9 +98,11 @@ class PartitionedModel final : public BlockHooks {
   std::vector<std::uint32_t> places_;           // of uses
   std::vector<std::vector<ModuleCall>> calls_;  // by instance
   std::vector<WeightCoordinator::Module> first_module_;
+  std::vector<std::uint32_t> read_;  // outside of their modules, in the last block
   std::optional<WeightCoordinator> coordinator_;
   std::optional<PartitionedGradients> arrived_;
   std::vector<SubGroup> groups_;
+  std::vector<std::pair<OpSite, HeldStorage>> saved_again_;
   HeldStorage wide_;  // gradients of the last sub-group in the optimizer's type, summed so
 };
 

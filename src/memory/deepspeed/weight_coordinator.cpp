@@ -73,6 +73,18 @@ void WeightCoordinator::after_backward(Module module) {
                      in_backward_.end());
 }
 
+/// Weights that come so are not counted.
+void WeightCoordinator::read(Module reader, const std::vector<std::uint32_t>& weights) {
+  for (const std::uint32_t weight : weights) {
+    State& state = states_[weight];
+    if (state.status != Status::not_available) continue;
+    std::vector<std::uint32_t>& own = modules_[reader];
+    own.insert(std::lower_bound(own.begin(), own.end(), weight), weight);
+    state.whole = make(weight, UnitTensor::weight, whole(weight), Stream::compute);
+    state.status = Status::available;
+  }
+}
+
 /// fetch_sub_module.
 void WeightCoordinator::fetch(Module module) {
   if (trace_ == Trace::recorded) calls_.push_back(module);
@@ -265,6 +277,10 @@ void WeightCoordinator::gather_persistent() {
     }
     states_[weight].status = Status::available;
   }
+}
+
+HeldStorage WeightCoordinator::share(std::uint32_t weight) const {
+  return recorder_.share(states_[weight].whole.id());
 }
 
 /// Parameter.all_gather and partition, in turn (_allgather_params_sequential).

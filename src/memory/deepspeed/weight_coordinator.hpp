@@ -57,11 +57,16 @@ class WeightCoordinator {
   void after_forward(Module module) { release(module); }
   void before_backward(Module module);
   void after_backward(Module module);
+  /// A module reads weights that are another's: what is not there comes in turn, and is the
+  /// reader's too from there on (ZeROOrderedDict, register_external_parameter).
+  void read(Module reader, const std::vector<std::uint32_t>& weights);
   /// Modules whose backwards have no end give their weights back (release_backward_leftovers).
   void end_backward();
   /// All weights go (release_and_reset_all), and those that stay come back.
   void release_all();
   void gather_persistent();
+  /// A name for a weight that is there, which holds it when its module lets go of it.
+  [[nodiscard]] HeldStorage share(std::uint32_t weight) const;
   /// One weight comes and goes.
   void gather_once(std::uint32_t weight);
 

@@ -223,6 +223,8 @@ void BackwardPass::drop_saved(Node& node) {
     recorder_.release(now_.storages[order_.storage_cell(node.site->instance, tensor)]);
   }
   node.dropped.clear();
+  BlockHooks* const hooks = engine_.settings.hooks;
+  if (hooks != nullptr && node.recomputed) hooks->drop_saved_again(*node.site);
   if (!node.op->saves_scale) return;
   const Cell weight = order_.cell(node.site->instance, node.op->parameter);
   recorder_.release(std::exchange(engine_.gradients[weight].saved_scale, kNoStorage));

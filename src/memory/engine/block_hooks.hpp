@@ -31,6 +31,10 @@ class BlockHooks {
   /// gradients on.
   virtual void before_node(const OpSite& /*site*/) {}
   virtual void after_node(const OpSite& /*site*/) {}
+  /// A checkpoint's second forward saves what the op reads as tensors of their own, which hold the
+  /// gathered weights among it until its node lets go of them.
+  virtual void save_again(const OpSite& /*site*/) {}
+  virtual void drop_saved_again(const OpSite& /*site*/) {}
   /// The block's operation that looks up a table has run.
   virtual void after_look_up(std::uint32_t /*instance*/) {}
   /// The loss as the wrapper answers it in place of the model's; kNoStorage: it is the model's.

@@ -252,7 +252,12 @@ void ForwardPass::save(const Run& run) {
     const TensorId tensor = run.program.tensors[i];
     recorder_.retain(now_.storages[order_.storage_cell(run.site.instance, tensor)]);
   }
-  if (!run.op.saves_scale || hooks() == nullptr) return;
+  if (hooks() == nullptr) return;
+  // _recomputation_hook's pack_hook: x.detach().
+  const bool detaches =
+      settings_.origin == Origin::recompute && !engine_.checkpoints.plan.holds_answer;
+  if (detaches) hooks()->save_again(run.site);
+  if (!run.op.saves_scale) return;
   const Cell weight = order_.cell(run.site.instance, run.op.parameter);
   engine_.gradients[weight].saved_scale = hooks()->scale_of(weight);
   recorder_.retain(engine_.gradients[weight].saved_scale);

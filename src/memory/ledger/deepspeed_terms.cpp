@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/memory/flattening.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
@@ -69,6 +70,7 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
     is_layer_.push_back(block.checkpointable);
   }
   layers_ = graph.layers();
+  reads_last_ = row_of(job.training->implementation.loop).takes_tiles;
 }
 
 LedgerTerm DeepSpeedTerms::bucket() const {
@@ -115,10 +117,14 @@ std::vector<LedgerTerm> DeepSpeedTerms::gathered(const Site& site, bool backward
     there = checked_add(there, checked_multiply(site.before[i], block_elements_[i]));
     if (!backward) there = checked_add(there, checked_multiply(site.after[i], block_elements_[i]));
   }
+  // The weights that the outermost module reads in the last block outlive its backward.
+  const bool beside = reads_last_ && site.after.back() > 0;
+  const std::int64_t read = beside ? block_elements_.back() : 0;
+  if (backward) there = checked_add(there, read);
   // PartitionedParameterCoordinator.fetch_sub_module stops at stage3_max_live_parameters, but a
   // module that runs needs its own weights however many they are.
   const std::int64_t live =
-      std::max(zero_.settings.max_live_parameters, block_largest_[site.block]);
+      std::max(zero_.settings.max_live_parameters, checked_add(block_largest_[site.block], read));
   const std::int64_t elements = std::min(there, live);
   return {{"gathered weights of ZeRO 3", TermGroup::weights,
            Expr(checked_multiply(weight_bytes_, elements)), kCoordinator,

@@ -60,13 +60,6 @@ constexpr NotRecorded kNotUnderTrl[] = {
      "leave 'fsdp', 'zero', 'tensor', 'pipeline' and 'context' out"},
     {[](const Job& job) { return in_deepspeed(job) && job.training->recipe.name != "mixed"; },
      "in DeepSpeed under this precision", "use mixed"},
-    // The loss reads lm_head.weight outside of its module, which ZeRO 3 takes for a parameter of
-    // the whole model from there on (register_external_parameter).
-    {[](const Job& job) {
-       return in_deepspeed(job) &&
-              zero_stage_of(sharding_of(job)) == ZeroStage::optimizer_gradients_weights;
-     },
-     "in DeepSpeed's ZeRO 3", "set 'zero' to 1 or 2"},
     {[](const Job& job) {
        return !in_deepspeed(job) &&
               std::ranges::find(kRecordedPrecisions, job.training->recipe.name) ==
