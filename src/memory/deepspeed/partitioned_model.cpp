@@ -279,10 +279,15 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
   if (std::get<DeepSpeedZero>(sharding_of(job)).shards_weights()) {
     if (auto refused = partitioned_model_refusal(job)) return refused;
   }
-  if (!job.training->recipe.master || job.training->recipe.autocast || job.model.adapter) {
+  if (!job.training->recipe.master || job.training->recipe.autocast) {
     return Unavailable{
-        "the timeline of DeepSpeed over other weights than 16-bit ones, all of them trained, is "
-        "not available yet"};
+        "the timeline of DeepSpeed over other weights than 16-bit ones is not available yet"};
+  }
+  const bool shards_weights = std::get<DeepSpeedZero>(sharding_of(job)).shards_weights();
+  if (job.model.adapter && (shards_weights || job.parallelism.offload.any())) {
+    return Unavailable{
+        "the timeline of DeepSpeed's ZeRO 3, or with a part on the host, beside adapters is not "
+        "available yet"};
   }
   if (sums_whole_gradients(job)) {
     return Unavailable{

@@ -37,6 +37,10 @@ class BlockHooks {
   virtual void drop_saved_again(const OpSite& /*site*/) {}
   /// The block's operation that looks up a table has run.
   virtual void after_look_up(std::uint32_t /*instance*/) {}
+  /// The op with which the model answers is about to run, and casts what it answers; or it has run,
+  /// and the program goes on.
+  virtual void before_answer_cast() {}
+  virtual void after_answer() {}
   /// The loss as the wrapper answers it in place of the model's; kNoStorage: it is the model's.
   [[nodiscard]] virtual StorageId take_loss() { return kNoStorage; }
   /// Whether the wrapper answers copies of what the model does.

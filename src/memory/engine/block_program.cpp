@@ -55,6 +55,7 @@ class Compiler {
     made.once = op.once;
     made.by_caller = op.by_caller;
     made.ends_autocast = op.ends_autocast;
+    made.casts_answer = op.ends_autocast && op.kind == OpKind::cast;
     made.kept_selectively = op.kept_selectively;
     made.trains = !op.gradients.empty();
     made.drops = op.kind == OpKind::dropout;

@@ -113,6 +113,7 @@ struct OpProgram {
   bool saves_scale = false;       ///< of `parameter`, a weight gathered in fp8
   bool looks_up = false;          ///< a table's rows by ids
   bool ends_autocast = false;     ///< see Op
+  bool casts_answer = false;      ///< it is a wrapper's, of what the model answers
   bool drops = false;             ///< dropout: an evaluation hands `dropped` on instead
   TensorId dropped = 0;
   TensorId parameter = 0;

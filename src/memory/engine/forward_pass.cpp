@@ -41,6 +41,7 @@ void ForwardPass::hook_before(const OpSite& site) {
   BlockHooks* const wrapper = hooks();
   if (wrapper == nullptr) return;
   if (first) wrapper->before_forward(site.instance);
+  if (order_.op(site).casts_answer) wrapper->before_answer_cast();
   wrapper->before_op(site);
 }
 
@@ -49,6 +50,7 @@ void ForwardPass::hook_after(const OpSite& site) {
   BlockHooks* const wrapper = hooks();
   if (wrapper == nullptr) return;
   wrapper->after_op(site);
+  if (order_.op(site).ends_autocast) wrapper->after_answer();
   if (order_.op(site).looks_up) wrapper->after_look_up(site.instance);
   if (last) wrapper->after_forward(site.instance);
 }

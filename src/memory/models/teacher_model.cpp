@@ -7,8 +7,10 @@
 namespace memest {
 namespace {
 
-EngineSettings settings_of(const EngineSettings& student, std::uint32_t place) {
+EngineSettings settings_of(const TeacherModel::Parts& parts, std::uint32_t place) {
+  const EngineSettings& student = parts.settings;
   EngineSettings settings;
+  settings.hooks = parts.wrapper;
   settings.workspaces = student.workspaces;
   settings.buffers = student.buffers;
   settings.gradients = false;
@@ -49,7 +51,7 @@ TeacherModel::TeacherModel(const Parts& parts)
     : part_(part_of(parts.graph, parts.graph.teacher, parts.timeline)),
       order_(part_.graph, parts.device),
       recorder_(parts.recorder),
-      engine_(part_.graph, order_, settings_of(parts.settings, part_.place), parts.recorder) {}
+      engine_(part_.graph, order_, settings_of(parts, part_.place), parts.recorder) {}
 
 TeacherModel::Answer TeacherModel::forward(StorageId batch) {
   engine_.forward(batch);

@@ -17,6 +17,7 @@
 #include "memory/engine/loop_habits.hpp"
 #include "memory/megatron/megatron_program.hpp"
 #include "memory/models/teacher_model.hpp"
+#include "memory/models/whole_unit.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
 #include "memory/programs/barriers.hpp"
@@ -130,16 +131,20 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
 struct ModelRecord {
   Timeline& timeline;
   Recorder& recorder;
+  WholeUnit* reference = nullptr;  ///< none
 };
 /// Gives the model its place, or the rank's shares of it.
 void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
                  const ModelRecord& record) {
-  const auto& [timeline, recorder] = record;
+  const auto& [timeline, recorder, reference] = record;
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
   if (shards_by<RowShards>(job)) {
     pass_barriers(job, ModelPlace::absent, recorder);
-    if (habits_of(job).empties_cache) timeline.emptied_before = 0;  // as the Trainer wraps
+    if (reference != nullptr) reference->place();
+    if (habits_of(job).empties_cache) {  // as the Trainer wraps
+      timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+    }
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
     if (shard_init(job) != ShardInit::meta) return cutter.cut();
     if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
@@ -178,13 +183,29 @@ void set_up(ModelPlacement& placement, const Job& job, const Inventory& inventor
   if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
 }
 
+/// A reference that is a model of its own, of which FSDP2 makes one unit; null without one.
+std::unique_ptr<WholeUnit> sharded_reference(const Graph& graph, const Job& job,
+                                             Recorder& recorder) {
+  const Teacher* const teacher = teacher_of(job);
+  const bool own = teacher != nullptr && teacher->use == TeacherUse::reference;
+  if (!own || !shards_by<RowShards>(job)) return nullptr;
+  return std::make_unique<WholeUnit>(graph, job, recorder);
+}
+
+/// The hooks around a teacher in shards: its own unit, or the trained model's units.
+BlockHooks* wrapper_of_teacher(const Wrapped& wrapped, const EngineSettings& settings,
+                               const ModelRecord& record) {
+  if (record.reference != nullptr || !shards_by<RowShards>(wrapped.job)) return record.reference;
+  return settings.hooks;
+}
+
 /// The teacher, which shares the process's buffers with the engine of `settings`; null without one.
 std::unique_ptr<TeacherModel> teacher_model(const Wrapped& wrapped, EngineSettings& settings,
                                             const ModelRecord& record) {
   if (teacher_of(wrapped.job) == nullptr) return nullptr;
-  return std::make_unique<TeacherModel>(TeacherModel::Parts{wrapped.graph, settings,
-                                                            device_of(wrapped.job.hardware.gpu),
-                                                            record.timeline, record.recorder});
+  return std::make_unique<TeacherModel>(TeacherModel::Parts{
+      wrapped.graph, settings, device_of(wrapped.job.hardware.gpu),
+      wrapper_of_teacher(wrapped, settings, record), record.timeline, record.recorder});
 }
 
 /// The settings of a job that shards by DeepSpeed's ZeRO.
@@ -326,7 +347,9 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const auto buffers = std::make_shared<LibraryBuffers>(workspaces_of(job), recorder);
   placement.share(*buffers);
   const Wrapped wrapped{job, graph, inventory, order, rank.data};
-  place_model(wrapped, tensors, placement, {timeline, recorder});
+  const std::unique_ptr<WholeUnit> reference = sharded_reference(graph, job, recorder);
+  const ModelRecord record{timeline, recorder, reference.get()};
+  place_model(wrapped, tensors, placement, record);
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
   const LoopHabits& habits = habits_of(job);
@@ -344,7 +367,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     recorder.finish();
     return timeline;
   }
-  const auto teacher = teacher_model(wrapped, settings, {timeline, recorder});
+  const auto teacher = teacher_model(wrapped, settings, record);
   Engine engine(graph, order, settings, recorder);
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
   if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};
@@ -352,12 +375,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
                          device_of(job.hardware.gpu), recorder);
   if (habits.empties_cache && !timeline.emptied_before) timeline.emptied_before = here();
   optimizer.construct();
-  TrainingLoop loop({.job = job,
-                     .order = order,
-                     .engine = engine,
-                     .optimizer = optimizer,
-                     .recorder = recorder,
-                     .teacher = teacher.get()});
+  TrainingLoop loop({job, order, engine, optimizer, recorder, teacher.get()});
   std::optional<PipelineStages> stages;
   if (job.parallelism.pipeline > 1) {
     stages.emplace(PipelineStages::Parts{job, rank.pipeline, engine, wrapper.units, recorder});

@@ -78,7 +78,7 @@ void ShardedUnits::before_forward(std::uint32_t instance) {
 
 void ShardedUnits::begin_unit(std::size_t unit) {
   Part& part = part_of(unit);
-  if (units_[unit].is_root) part.forward_order.clear();
+  if (in_stages_ && units_[unit].is_root) part.forward_order.clear();
   gather(unit);
   // FSDPParamGroup.wait_for_unshard: in a forward an output stays until the next unit has copied
   // out of its own, and so the copy overlaps that all-gather.
@@ -100,12 +100,13 @@ void ShardedUnits::before_op(const OpSite& site) {
 }
 
 void ShardedUnits::after_op(const OpSite& site) {
-  // The root's post_forward, where the program goes on in the model's last block.
-  if (order_.op(site).ends_autocast) {
-    for (Part& part : parts_) part.kept_output.drop();
-  }
   if (!in_modules_) return;
   if (const auto unit = module_at(site.instance, site.op)) end_forward(*unit);
+}
+
+/// The root's post_forward, where the program goes on in the model's last block.
+void ShardedUnits::after_answer() {
+  for (Part& part : parts_) part.kept_output.drop();
 }
 
 void ShardedUnits::after_forward(std::uint32_t instance) {
@@ -157,11 +158,11 @@ void ShardedUnits::begin_backward(std::size_t unit) {
   gather(unit);
   take_apart(unit).drop();
   const std::vector<std::size_t>& order = part_of(unit).forward_order;
-  const auto here = std::find(order.begin(), order.end(), unit);
+  const auto here = std::find(order.rbegin(), order.rend(), unit);
   // _backward_prefetch: the unit before it in post_forward_order, whether the backward needs it
-  // or not.
-  const bool first = here == order.begin() || here == order.end();
-  if (!first) gather(*(here - 1));
+  // or not. Other forwards since the last backward, as of a reference, stand in that order too.
+  const bool first = here == order.rend() || here + 1 == order.rend();
+  if (!first) gather(*(here + 1));
 }
 
 void ShardedUnits::before_node(const OpSite& site) {
@@ -193,8 +194,7 @@ bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
 }
 
 bool ShardedUnits::has_gradient(std::uint32_t use) const {
-  const bool widens = types_.reduced != types_.gathered;
-  return arrived_[use].is_of_storage() || (!widens && sums_of_[use].is_of_storage());
+  return arrived_[use].is_of_storage() || (!widens_sums() && sums_of_[use].is_of_storage());
 }
 
 std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
@@ -216,6 +216,7 @@ void ShardedUnits::end_backward() {
     states_[unit].output.drop();
   }
   parts_[running_].kept_input.drop();
+  if (!in_stages_) parts_[running_].forward_order.clear();
 }
 
 /// FSDPParamGroup.post_backward.
@@ -241,7 +242,7 @@ void ShardedUnits::sum_gradients(std::size_t unit) {
     HeldStorage gradient = std::move(arrived_[use]);
     if (!gradient.is_of_storage()) continue;
     HeldStorage& sum = sums_of_[use];
-    if (!sum.is_of_storage() && types_.reduced == types_.gathered) {
+    if (!sum.is_of_storage() && !widens_sums()) {
       sum = std::move(gradient);
     } else if (!sum.is_of_storage()) {
       // A gradient may be of the whole table: a partial sum over the tensor-parallel ranks.

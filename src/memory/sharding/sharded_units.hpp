@@ -66,6 +66,7 @@ class ShardedUnits final : public BlockHooks {
   void after_op(const OpSite& site) override;
   void before_node(const OpSite& site) override;
   void after_node(const OpSite& site) override;
+  void after_answer() override;
   [[nodiscard]] StorageId take_loss() override { return std::exchange(loss_, kNoStorage); }
   void before_backward(std::uint32_t instance) override;
   void after_backward(std::uint32_t instance) override;
@@ -129,6 +130,8 @@ class ShardedUnits final : public BlockHooks {
   [[nodiscard]] bool is_in_fp8(std::uint32_t parameter) const {
     return in_fp8_[timeline_.parameters[parameter].row];
   }
+  [[nodiscard]] bool casts() const;
+  [[nodiscard]] bool widens_sums() const;
   [[nodiscard]] DType gathered_type(std::uint32_t parameter) const;
   [[nodiscard]] DType gradient_type(std::uint32_t parameter) const;
   [[nodiscard]] DType share_type(std::uint32_t parameter) const;

@@ -27,9 +27,15 @@ DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
 /// The type in which a backward makes the gradient: that of the gather, if it is not of fp8.
 /// Parameters that are gathered without a cast keep each its own type.
 DType ShardedUnits::gradient_type(std::uint32_t parameter) const {
-  const bool casts = recipe_.casts_gathered() || recipe_.compute != recipe_.weights;
-  return casts ? types_.gathered : share_type(parameter);
+  return casts() ? types_.gathered : share_type(parameter);
 }
+
+bool ShardedUnits::casts() const {
+  return recipe_.casts_gathered() || recipe_.compute != recipe_.weights;
+}
+
+/// FSDPParam.to_accumulated_grad_if_needed: there is no type to reduce in where nothing is cast.
+bool ShardedUnits::widens_sums() const { return casts() && types_.reduced != types_.gathered; }
 
 DType ShardedUnits::share_type(std::uint32_t parameter) const {
   const bool widened = row(parameter).trainable && !row(parameter).whole_module;

@@ -46,6 +46,7 @@ class UnitWriter {
         adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute()) &&
                  !shards_by<FlatShards>(job)),
         reads_head_(row_of(job.training->implementation.loop).takes_tiles),
+        prefers_(row_of(job.training->implementation.loop).prefers),
         peft_in_accelerate_(job.model.adapter &&
                             row_of(job.training->implementation.loop).accelerate) {}
 
@@ -54,7 +55,8 @@ class UnitWriter {
     for (std::size_t part = 0; part < stages.size(); ++part) {
       const OpSite& begin = order_.sites()[stages[part].begin];
       const OpSite& end = order_.sites()[stages[part].end - 1];
-      write({part, begin.instance, end.instance});
+      // A loss of preferences is taken behind what the model answers.
+      write({part, begin.instance, prefers_ ? end.instance - 1 : end.instance});
     }
     return std::move(units_);
   }
@@ -283,6 +285,7 @@ class UnitWriter {
   // FSDP1's is the flat tensor's own (_register_post_backward_hook).
   bool adapted_;
   bool reads_head_;  // without calling its module
+  bool prefers_;
   bool peft_in_accelerate_;
   PartSpan span_;
   std::uint32_t head_ = 0;

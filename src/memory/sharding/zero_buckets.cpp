@@ -94,12 +94,14 @@ Stream ZeroBuckets::reduction_stream() const {
 }
 
 std::vector<StorageId> ZeroBuckets::send_weights(const std::vector<StorageId>& weights) {
-  std::vector<StorageId> empty;
-  for (const StorageId weight : weights) {
-    // param.data = torch.empty(1).to(param.device)
-    empty.push_back(
-        make(LoopTensor::parameter_shard, Holding::temporaries, {1, DType::fp32}).give_up());
-    recorder_.release(weight);
+  std::vector<StorageId> empty = weights;
+  for (const Group& group : groups_) {
+    for (const std::uint32_t parameter : group.parameters) {
+      // param.data = torch.empty(1).to(param.device)
+      empty[parameter] =
+          make(LoopTensor::parameter_shard, Holding::temporaries, {1, DType::fp32}).give_up();
+      recorder_.release(weights[parameter]);
+    }
   }
   return empty;
 }

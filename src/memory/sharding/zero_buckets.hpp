@@ -49,7 +49,7 @@ class ZeroBuckets final : public BlockHooks {
   /// `places`: of ForwardOrder::parameters(), see parameter_places().
   ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder);
 
-  /// `weights` have their place, and go to the host; answers what stands for each of them.
+  /// Those of `weights` that are trained go to the host; answers what stands for each.
   std::vector<StorageId> send_weights(const std::vector<StorageId>& weights);
   /// Group by group the flat tensor comes to the device, whose parts take the place of `weights`,
   /// and the optimizer gets its copies of the partition.

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -140,6 +141,16 @@ std::string title(AdapterKind kind) {
   return {};
 }
 
+/// read_training.cpp gives an adapter in DeepSpeed the weights' type.
+void check_type(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  if (!shards_by<DeepSpeedZero>(job) || !job.training->recipe.master) return;
+  const Value* const table = find_adapter(&written).table;
+  const Value* const type = table == nullptr ? nullptr : table->find("dtype");
+  if (type == nullptr || type->text != "fp32") return;
+  diagnostics.push_back(
+      error_at(type->span, "DeepSpeed casts adapters to the weights' type", "leave 'dtype' out"));
+}
+
 }  // namespace
 
 std::optional<Adapter> read_adapter(const Value& training, DType weights, bool parallel) {
@@ -178,6 +189,7 @@ void check_adapters(const Value& root, const Job& job, Diagnostics& diagnostics)
   const AdapterKind kind = job.model.adapter->kind;
   const Value* written = root.find("training")->find("adapter");
   check_targets(*written, *job.model.adapter, diagnostics);
+  check_type(*written, job, diagnostics);
   if (kind == AdapterKind::lora) return;
   check_prompt_length(*written, job, diagnostics);
   const std::string noun = title(kind);

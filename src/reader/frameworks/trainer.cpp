@@ -42,15 +42,18 @@ constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "embed_out"};
 
 bool in_deepspeed(const Job& job) { return shards_by<DeepSpeedZero>(job); }
 
-/// One GPU without any sharding, whole replicas alone, or of SFTTrainer FSDP2 and, of a model that
-/// it trains whole, DeepSpeed's ZeRO.
+/// One GPU without any sharding, whole replicas alone, FSDP2, or of a model that SFTTrainer trains
+/// whole DeepSpeed's ZeRO.
 bool divides_as_recorded(const Job& job) {
   const Parallelism& parallelism = job.parallelism;
   if (parallelism.ranks() != parallelism.data) return false;
   if (shards_by<ReplicasOfDdp>(job) || shards_by<Unsharded>(job)) return true;
-  if (row_of(job.training->implementation.loop).prefers || parallelism.data == 1) return false;
-  if (in_deepspeed(job)) return !job.model.adapter;
-  return shards_by<RowShards>(job) && parallelism.shard_ranks() == parallelism.data;
+  if (parallelism.data == 1) return false;
+  const bool prefers = row_of(job.training->implementation.loop).prefers;
+  if (in_deepspeed(job)) return !prefers;
+  if (!shards_by<RowShards>(job) || parallelism.shard_ranks() != parallelism.data) return false;
+  // prepare_fsdp takes a reference from where it is, which its shards are not sent to.
+  return !prefers || parallelism.fsdp->init.value_or(ShardInit::host) == ShardInit::host;
 }
 
 constexpr NotRecorded kNotUnderTrl[] = {

@@ -1,9 +1,11 @@
 #include "reader/second_models/distillation.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "memest/reader/catalog.hpp"
 #include "memest/spec/framework.hpp"
 #include "reader/frameworks/unrecorded.hpp"
 #include "reader/job/read_model.hpp"
@@ -67,10 +69,17 @@ std::shared_ptr<const Teacher> written_teacher(const Value& training, Diagnostic
   return std::make_shared<const Teacher>(Teacher{*std::move(spec), type_of(*written)});
 }
 
+/// accelerate widens the weights that it shards, and not the reference's.
+DType type_as_loaded(const Value& training, const Job& job) {
+  const std::optional<std::string> precision = as_text(training.find("precision"));
+  const Checked<Recipe> recipe = find_recipe(precision.value_or(job.training->recipe.name));
+  return recipe.ok() ? recipe.value().weights : job.training->recipe.weights;
+}
+
 /// The reference of a program that learns preferences: the model without its adapters, or a copy.
-void add_reference(Job& job) {
+void add_reference(const Value& written, Job& job) {
   TrainingSpec& training = *job.training;
-  Teacher reference{job.model, training.recipe.weights,
+  Teacher reference{job.model, type_as_loaded(written, job),
                     job.model.adapter ? TeacherUse::own_reference : TeacherUse::reference};
   reference.model.adapter.reset();
   training.teacher = std::make_shared<const Teacher>(std::move(reference));
@@ -82,7 +91,9 @@ void add_reference(Job& job) {
 void read_teacher(const Value& training, Job& job, Diagnostics& diagnostics) {
   TrainingSpec& spec = *job.training;
   spec.teacher = written_teacher(training, diagnostics);
-  if (row_of(spec.implementation.loop).prefers && spec.teacher == nullptr) add_reference(job);
+  if (row_of(spec.implementation.loop).prefers && spec.teacher == nullptr) {
+    add_reference(training, job);
+  }
 }
 
 void check_teacher(const Value& root, const Job& job, Diagnostics& diagnostics) {

@@ -54,7 +54,12 @@ class InNumbers {
 LoweringPolicy policy_of_teacher(const LoweringPolicy& student) {
   LoweringPolicy policy = student;
   policy.teacher = nullptr;
-  policy.weights = student.teacher->weights;
+  // FSDP passes a unit's weights as it gathers them.
+  if (policy.stored) {
+    policy.stored = student.teacher->weights;
+  } else {
+    policy.weights = student.teacher->weights;
+  }
   if (!policy.autocast) policy.compute = policy.weights;
   policy.gradients = false;
   // A reference's own weights require gradients: under no_grad too autocast keeps their copies.

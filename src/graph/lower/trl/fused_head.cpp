@@ -54,6 +54,7 @@ HeadAnswer answer_of_model(BlockBuilder& block, const DecoderContext& context,
   answer.mask = forward.local(
       compute(block, OpKind::mask, {call.labels}, {{"labels", "mask"}, shape, DType::boolean}));
   const TensorId weight = head_weight(block, context);
+  if (block.tensor(weight).role != Role::parameter) forward.local(weight);
   const TensorId predicting = slice(block, {"last_hidden_state", "predicting"}, call.hidden,
                                     {dims.b, shape[1], dims.embedding});
   const TensorId rows = selected_rows(
@@ -90,6 +91,10 @@ Expr targets_of_sequence(const DecoderContext& context) {
 DType hidden_type(const DecoderContext& context) {
   const bool widened = context.policy.autocast && context.decoder.norm.kind == NormKind::layernorm;
   return widened ? DType::fp32 : context.policy.weights;
+}
+
+DType answer_type(const DecoderContext& context) {
+  return context.policy.stored ? context.policy.weights : DType::fp32;
 }
 
 bool passes_token_mask(const DecoderContext& context) {

@@ -59,15 +59,16 @@ class PreferenceLoss {
       : block_(block),
         context_(context),
         dims_(context.dims),
+        answer_(answer_type(context)),
         pairs_{Expr(context.policy.micro_batch / 2)},
         tokens_{pairs_[0], context.dims.s - Expr(1)},
         function_(block) {}
 
   TensorId write() {
     const Shape all = {dims_.b, tokens_[1]};
-    const TensorId model = block_.block_input(all, DType::fp32);
+    const TensorId model = block_.block_input(all, answer_);
     const TensorId log_probs = local(sequence_sums(block_, {"log_probs", "of sequences"}, model));
-    const TensorId answered = block_.shared(kReferenceLogProbs, all, DType::fp32);
+    const TensorId answered = block_.shared(kReferenceLogProbs, all, answer_);
     const TensorId reference =
         local(sequence_sums(block_, {"reference", "of sequences"}, answered));
     const TensorId loss = loss_of(log_probs, reference);
@@ -124,7 +125,7 @@ class PreferenceLoss {
     return all == own ? own : local(all);
   }
   void mean_of_ranks(std::string_view name, std::string_view mean, TensorId own) {
-    number(mean, DType::fp32, {of_ranks(name, own)});
+    number(mean, block_.dtype_of(own), {of_ranks(name, own)});
   }
 
   /// The trainer logs this, gathered of all ranks.
@@ -133,7 +134,7 @@ class PreferenceLoss {
       Frame counted(block_);
       const TensorId tokens = counted.local(report_entropy());
       number("some", DType::boolean, {tokens});
-      number("mean entropy", DType::fp32, {tokens});
+      number("mean entropy", answer_, {tokens});
       number("tokens of all ranks", DType::int64,
              {gathered("gathered tokens", number("tokens", DType::int64))});
       report_logits();
@@ -148,8 +149,8 @@ class PreferenceLoss {
   /// Answers the number of tokens.
   TensorId report_entropy() {
     const TensorId entropies =
-        made(OpKind::multiply, "entropies", {}, {{dims_.b, tokens_[1]}, DType::fp32});
-    const TensorId entropy = number("entropy", DType::fp32, {entropies});
+        made(OpKind::multiply, "entropies", {}, {{dims_.b, tokens_[1]}, answer_});
+    const TensorId entropy = number("entropy", answer_, {entropies});
     const TensorId tokens = number("completion tokens", DType::int64);
     local(sum_in_place("gathered entropy", "entropy of all ranks", entropy));
     return sum_in_place("gathered completion tokens", "completion tokens of all ranks", tokens);
@@ -158,10 +159,10 @@ class PreferenceLoss {
   /// The sum of the mean logits of an answer's tokens, and their number.
   void sum_logits(std::string_view answer, std::vector<TensorId>& sums) {
     const TensorId flags = made(OpKind::mask, answer, {}, {tokens_, DType::boolean});
-    const TensorId logits = block_.shared("mean logits", tokens_, DType::fp32);
+    const TensorId logits = block_.shared("mean logits", tokens_, answer_);
     const TensorId selected =
         selected_rows(block_, {answer, logits, flags, {pairs_[0] * targets_of_sequence(context_)}});
-    sums.push_back(number(answer, DType::fp32, {selected}));
+    sums.push_back(number(answer, answer_, {selected}));
     sums.push_back(number(answer, DType::int64));
   }
   void report_logits() {
@@ -184,14 +185,14 @@ class PreferenceLoss {
   void report_rewards() {
     const auto of_pairs = [this](OpKind kind, std::string_view name,
                                  const std::vector<TensorId>& of) {
-      return made(kind, name, of, {pairs_, DType::fp32});
+      return made(kind, name, of, {pairs_, kind == OpKind::cast ? DType::fp32 : answer_});
     };
     const TensorId chosen = local(of_pairs(OpKind::scale, "chosen rewards", {}));
     const TensorId rejected = local(of_pairs(OpKind::scale, "rejected rewards", {}));
     const TensorId all_chosen = of_ranks("all chosen rewards", chosen);
     const TensorId all_rejected = of_ranks("all rejected rewards", rejected);
-    number("chosen reward", DType::fp32, {all_chosen});
-    number("rejected reward", DType::fp32, {all_rejected});
+    number("chosen reward", answer_, {all_chosen});
+    number("rejected reward", answer_, {all_rejected});
     const TensorId wins = made(OpKind::mask, "wins", {chosen, rejected}, {pairs_, DType::boolean});
     const TensorId accuracies = local(of_pairs(OpKind::cast, "reward accuracies", {wins}));
     mean_of_ranks("all reward accuracies", "reward accuracy", accuracies);
@@ -202,12 +203,13 @@ class PreferenceLoss {
   }
 
   void report_log_probs(std::string_view gather, std::string_view mean, TensorId own) {
-    number(mean, DType::fp32, {gathered(gather, own, Gathered::vector)});
+    number(mean, answer_, {gathered(gather, own, Gathered::vector)});
   }
 
   BlockBuilder& block_;
   const DecoderContext& context_;
   const Dimensions& dims_;
+  DType answer_;  ///< of log-probabilities and all that is made of them
   Shape pairs_;
   Shape tokens_;  ///< of one answer of each pair
   Frame function_;

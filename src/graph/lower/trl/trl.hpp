@@ -22,6 +22,9 @@ namespace memest {
 /// The type of the last hidden state: autocast has a layer norm answer fp32.
 [[nodiscard]] DType hidden_type(const DecoderContext& context);
 
+/// The type of what the model answers of each token: FSDP2 casts it to the gathered one.
+[[nodiscard]] DType answer_type(const DecoderContext& context);
+
 /// Whether the program passes a mask of the tokens that are no padding with every batch.
 [[nodiscard]] bool passes_token_mask(const DecoderContext& context);
 
