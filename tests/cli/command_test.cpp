@@ -150,6 +150,22 @@ TEST_CASE("exit code 4 is not known, in every command that is asked, and the fir
             .code == 2);
 }
 
+TEST_CASE("a plan reads a spec over as many GPUs as it is asked for, as an estimate does") {
+  const std::string alone =
+      " llama-3.2-1b --gpu h100-sxm-80gb --set 'training={seq_len: 512, micro_batch: 1, "
+      "recompute: full, implementation: {name: transformers, loop: sft}}'";
+  for (const char* shared : {" --set training.precision=mixed --set parallelism.zero=2",
+                             " --set training.precision=bf16-autocast --set 'parallelism={zero: 3, "
+                             "fsdp: {version: 2}}'"}) {
+    INFO(shared);
+    const std::string job = alone + shared;
+    CHECK(run_shell("memest estimate" + job + " --gpus 4").code == 0);
+    CHECK(run_shell("memest plan" + job + " --gpus 4").code == 0);
+    CHECK(run_shell("memest plan" + job + " --gpus 1,4").code == 0);
+    CHECK(run_shell("memest plan" + job + " --gpus 1").code == 4);
+  }
+}
+
 TEST_CASE("check says not known, never within, of what nobody can tell") {
   for (const char* gpu : {"", " --gpu h100", " --set budget.memory='70 GiB'"}) {
     const Ran ran = run_shell(std::string("memest check vit-base") + gpu);

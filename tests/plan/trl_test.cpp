@@ -202,6 +202,23 @@ TEST_CASE("what several GPUs were not recorded with around SFTTrainer is refused
   CHECK(over("data: 4, zero: 3", ", precision: mixed").empty());
 }
 
+TEST_CASE("DeepSpeed has adapters in the weights' type, in a flat tensor of their own") {
+  const std::string keys = "micro_batch: 1, seq_len: 64, steps: 1, precision: mixed";
+  const Job job = test::job_from(on_four(sft(keys + kAdapter), "data: 4, zero: 2"));
+  CHECK(job.model.adapter->dtype == DType::bf16);
+  std::vector<std::int64_t> flat;
+  for (const Storage& storage :
+       std::get<Timeline>(write_timeline(test::steps_of(job).graph, job)).storages) {
+    const bool is_flat = storage.label.tensor == std::uint16_t(LoopTensor::parameter_buffer);
+    const bool of_loop = storage.label.origin == Origin::loop;
+    if (is_flat && of_loop) flat.push_back(storage.bytes);
+  }
+  // Of two layers pairs of rank 8 beside 256 by 256 and 704 by 256.
+  CHECK(flat == std::vector<std::int64_t>{2 * 2 * 8 * (256 + 256 + 704 + 256)});
+  CHECK(refusal_of(on_four(sft(keys + kAdapter), "data: 4, zero: 3")) ==
+        "adapters in DeepSpeed's ZeRO 3 are not available yet");
+}
+
 TEST_CASE("beside adapters FSDP2's head is gathered by the loss, in the type in which it lies") {
   const auto gathered = [](const std::string& keys, const std::string& tied) {
     const std::string spec = llama("micro_batch: 1, seq_len: 64" + keys + kAdapter +

@@ -51,6 +51,22 @@ std::vector<std::int64_t> counts_to_consider(const Arguments& arguments, const J
   return kUsualCounts;
 }
 
+/// The spec as it is, or over the first of the asked numbers of GPUs that it may be trained on:
+/// some sharing is refused on one, which a spec means that says none.
+Checked<std::vector<ImplementationChoice>> choices_of(const Arguments& arguments) {
+  ReadRequest request = request_of(arguments, arguments.words);
+  Checked<std::vector<ImplementationChoice>> written =
+      read_choices(request, arguments.implementations);
+  if (written.ok()) return written;
+  for (const std::int64_t count : arguments.counts) {
+    request.gpus = count;
+    Checked<std::vector<ImplementationChoice>> over =
+        read_choices(request, arguments.implementations);
+    if (over.ok()) return over;
+  }
+  return written;
+}
+
 /// Rows that people read are replayed; of the other formats all rows.
 void choose_replays(const Arguments& arguments, PlanRequest& request) {
   const bool read_by_people = arguments.format == Format::text ||
@@ -110,8 +126,7 @@ ExitCode code_of(const std::vector<Largest>& answers) {
 }  // namespace
 
 Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
-  const auto choices =
-      read_choices(request_of(arguments, arguments.words), arguments.implementations);
+  const auto choices = choices_of(arguments);
   if (!choices.ok()) return refused(choices.diagnostics());
   const Job& job = first_job(choices.value());
   if (std::holds_alternative<BudgetRecompute>(job.recompute())) {

@@ -274,6 +274,29 @@ std::optional<Unavailable> partitioned_model_refusal(const Job& job) {
   return std::nullopt;
 }
 
+namespace {
+
+std::optional<Unavailable> adapted_refusal(const Job& job) {
+  if (!job.model.adapter) return std::nullopt;
+  if (std::get<DeepSpeedZero>(sharding_of(job)).shards_weights()) {
+    return Unavailable{"adapters in DeepSpeed's ZeRO 3 are not available yet"};
+  }
+  if (job.parallelism.offload.any()) {
+    return Unavailable{"adapters in DeepSpeed with a part on the host are not available yet"};
+  }
+  if (size_of(job.training->recipe.gradients) > size_of(job.training->recipe.weights)) {
+    return Unavailable{
+        "adapters in DeepSpeed with gradients summed in a wider type are not available yet"};
+  }
+  if (!job.model.adapter->whole_modules.empty()) {
+    return Unavailable{
+        "modules trained in full beside adapters in DeepSpeed are not available yet"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Unavailable> deepspeed_refusal(const Job& job) {
   if (is_megatron_deepspeed(job)) return std::nullopt;
   if (std::get<DeepSpeedZero>(sharding_of(job)).shards_weights()) {
@@ -283,12 +306,7 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
     return Unavailable{
         "the timeline of DeepSpeed over other weights than 16-bit ones is not available yet"};
   }
-  const bool shards_weights = std::get<DeepSpeedZero>(sharding_of(job)).shards_weights();
-  if (job.model.adapter && (shards_weights || job.parallelism.offload.any())) {
-    return Unavailable{
-        "the timeline of DeepSpeed's ZeRO 3, or with a part on the host, beside adapters is not "
-        "available yet"};
-  }
+  if (auto refused = adapted_refusal(job)) return refused;
   if (sums_whole_gradients(job)) {
     return Unavailable{
         "the timeline of DeepSpeed's ZeRO 1 with gradients summed in fp32, which is an optimizer "

@@ -4,6 +4,7 @@
 #include "memest/graph/parameters.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memory/deepspeed/partitioned_model.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
 
 namespace memest {
@@ -20,6 +21,9 @@ bool is_own_checkpoint(const Recompute& recompute) {
 }  // namespace
 
 std::optional<Unavailable> beyond_the_formulas(const Job& job) {
+  if (job.model.adapter && shards_by<DeepSpeedZero>(job)) {
+    if (auto refused = deepspeed_refusal(job)) return refused;
+  }
   if (job.model.adapter && job.parallelism.data > 1 && !shards_by<ReplicasOfDdp>(job)) {
     return Unavailable{
         "the closed form of adapters that are trained over shards is not available yet: events "

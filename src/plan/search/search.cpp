@@ -21,14 +21,16 @@
 namespace memest {
 namespace {
 
-/// Candidates are followed event by event: on one GPU, or as replicas, they are few.
+/// Candidates are followed event by event: on one GPU, as replicas or by one written sharing, they
+/// are few.
 bool is_followed(const Job& job) {
   const auto& adapter = job.model.adapter;
   const bool prefers = job.training && row_of(job.training->implementation.loop).prefers;
   const auto& quantized = job.model.quantized;
   const bool int8 = quantized && quantized->format == WeightFormat::int8;
   return prefers || int8 || job.model.vision.has_value() ||
-         (adapter && adapter->kind != AdapterKind::lora);
+         (adapter &&
+          (adapter->kind != AdapterKind::lora || (job.given.sharing && !adapter->parallel)));
 }
 
 constexpr const char* kTooLate = "too slow for the deadline";
