@@ -52,6 +52,12 @@ MEMEST_CALL Status cudaStreamBeginCapture(Handle stream, int) {
   streams().begin_capture(stream);
   return kSuccess;
 }
+/// CUDA 12.3 on.
+MEMEST_CALL Status cudaStreamBeginCaptureToGraph(Handle stream, Handle, const Handle*,
+                                                 const Handle*, std::size_t, int) {
+  streams().begin_capture(stream);
+  return kSuccess;
+}
 MEMEST_CALL Status cudaStreamEndCapture(Handle stream, Handle* graph) {
   streams().end_capture(stream);
   return create(graph);

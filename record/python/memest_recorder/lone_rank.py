@@ -79,4 +79,16 @@ def install():
         stores.append(LoneStore(world))
         yield stores[-1], rank, world
 
+    receive = dist.distributed_c10d._tensor_to_object
+
+    def tensor_to_object(*arguments, **options):
+        try:
+            return receive(*arguments, **options)
+        except EOFError:
+            raise RuntimeError(
+                "memest record: the program receives an object that only another rank has, and this process is alone; "
+                "torchrun or --rank of the one that sends it has it"
+            ) from None
+
     dist.distributed_c10d.rendezvous = rendezvous
+    dist.distributed_c10d._tensor_to_object = tensor_to_object
