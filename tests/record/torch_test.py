@@ -19,6 +19,24 @@ WITHOUT_DEPENDENCIES = ["torch==2.11.0", "accelerate==1.15.0", "peft==0.21.2"]
 PACKAGES = ["transformers==5.17.0", "filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy", "psutil"]
 SKIPPED = 77
 
+# Programs of scripts/ that run to their end, whose recordings the model of the allocator plays as PyTorch did.
+SCRIPTS = [
+    ("nanogpt.py", []),
+    ("checkpointing.py", []),
+    ("optimizers.py", []),
+    ("grad_scaler.py", []),
+    ("cudnn_benchmark.py", []),
+    ("leaves_at_once.py", []),
+    ("leak.py", []),
+    ("workers.py spawn", []),
+    ("data_parallel.py", ["--gpus", "2"]),
+    ("ddp.py", ["--world", "4"]),
+    ("fsdp.py 1", ["--world", "8", "--rank", "5"]),
+    ("fsdp.py 2", ["--world", "8"]),
+    ("tensor_parallel.py", ["--world", "8"]),
+    ("pipeline_parallel.py", ["--world", "4", "--rank", "1"]),
+]
+
 
 def install():
     """The Python with PyTorch, or why there is none."""
@@ -62,6 +80,25 @@ class Programs(unittest.TestCase):
             self.assertEqual([(read["place"], read["count"]) for read in process["reads"]], [("train.py:11 <module>", 2)])
             replayed = subprocess.run([MEMEST, "replay", recording], capture_output=True, text=True)
             self.assertEqual(replayed.returncode, 0, replayed.stdout)
+
+    def test_programs_run_and_replay(self):
+        for script, flags in SCRIPTS:
+            with self.subTest(script), tempfile.TemporaryDirectory() as folder:
+                name, *words = script.split()
+                answer, _ = record([*flags, "-o", os.path.join(folder, "run.memrec")], f"scripts/{name}", *words)
+                self.assertTrue(answer["processes"])
+                files = [process["file"] for process in answer["processes"]]
+                replayed = subprocess.run([MEMEST, "replay", *files], capture_output=True, text=True)
+                self.assertEqual(replayed.returncode, 0, replayed.stdout)
+
+    def test_a_graph_is_captured(self):
+        answer, _ = record([], "scripts/cuda_graph.py")
+        self.assertTrue(answer["processes"][0]["phases"])
+
+    def test_what_nobody_knows_is_named(self):
+        ran = run(["--format", "json"], [PYTHON, "scripts/linear_algebra.py", "svd"])
+        self.assertEqual(ran.returncode, 3)
+        self.assertTrue(any("gesvd" in name for name in json.loads(ran.stdout)["unanswered"]), ran.stdout[-500:])
 
     def test_steps_end_a_program(self):
         answer, _ = record(["--steps", "1"], "train.py")
