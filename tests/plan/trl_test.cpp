@@ -202,6 +202,23 @@ TEST_CASE("what several GPUs were not recorded with around SFTTrainer is refused
   CHECK(over("data: 4, zero: 3", ", precision: mixed").empty());
 }
 
+TEST_CASE("in DeepSpeed's ZeRO 3 the closed form has the head beside all of the backward") {
+  for (const char* recompute : {"none", "full"}) {
+    for (const char* settings : {"",
+                                 ", deepspeed: {reduce_bucket_size: auto, "
+                                 "stage3_prefetch_bucket_size: auto, "
+                                 "stage3_param_persistence_threshold: auto}"}) {
+      const std::string spec =
+          on_four(sft("micro_batch: 2, seq_len: 512, precision: mixed, recompute: " +
+                      std::string(recompute)),
+                  std::string("data: 4, zero: 3") + settings);
+      INFO(spec);
+      const test::TwoPeaks peaks = test::two_peaks_of(test::job_from(spec));
+      CHECK(peaks.apart() <= peaks.replayed / 400);
+    }
+  }
+}
+
 TEST_CASE("DeepSpeed has adapters in the weights' type, in a flat tensor of their own") {
   const std::string keys = "micro_batch: 1, seq_len: 64, steps: 1, precision: mixed";
   const Job job = test::job_from(on_four(sft(keys + kAdapter), "data: 4, zero: 2"));

@@ -147,8 +147,9 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
   if (!shards_weights() && zero_.settings.contiguous_gradients) terms.push_back(bucket());
   const std::int64_t largest = block_largest_[site.block];
   // extra_large_param_to_reduce: a gradient larger than the bucket is reduced where it is, and not
-  // copied into the bucket.
-  if (site.layers_before > 0 && largest > zero_.settings.reduce_bucket_size) {
+  // copied into the bucket. The first of all, where the last block has one weight, waits behind it.
+  const bool first = shards_weights() && reads_last_ && site.after.back() == 0;
+  if (!first && site.layers_before > 0 && largest > zero_.settings.reduce_bucket_size) {
     terms.push_back({"gradient larger than the bucket", TermGroup::gradients,
                      Expr(checked_multiply(weight_bytes_, largest)), kSourceOfStages12,
                      "waits for the next parameter's"});

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -71,8 +72,9 @@ std::shared_ptr<const Teacher> written_teacher(const Value& training, Diagnostic
 
 /// accelerate widens the weights that it shards, and not the reference's.
 DType type_as_loaded(const Value& training, const Job& job) {
-  const std::optional<std::string> precision = as_text(training.find("precision"));
-  const Checked<Recipe> recipe = find_recipe(precision.value_or(job.training->recipe.name));
+  const std::string_view own = row_of(job.training->implementation.framework).precision;
+  const std::optional<std::string> written = as_text(training.find("precision"));
+  const Checked<Recipe> recipe = find_recipe(written.value_or(std::string(own)));
   return recipe.ok() ? recipe.value().weights : job.training->recipe.weights;
 }
 
