@@ -26,21 +26,31 @@ KnownKernels& known_kernels() {
   return *kernels;
 }
 
+/// Whether a mangled name begins with this template of at::native, static ("L") or not. There are a
+/// hundred thousand names, and their beginning settles most.
+bool is_of(std::string_view name, std::string_view kernel) {
+  constexpr std::string_view kNamespace = "_ZN2at6native";
+  if (!name.starts_with(kNamespace)) return false;
+  name.remove_prefix(kNamespace.size());
+  if (name.starts_with('L')) name.remove_prefix(1);
+  return name.starts_with(kernel);
+}
+
 /// PyTorch's kernels over one contiguous output (CUDALoops.cuh); their arguments are the count of
 /// elements, the functor, and pointers, of which the first is the output's.
 bool is_elementwise(std::string_view name) {
-  return name.find("29vectorized_elementwise_kernel") != name.npos ||
-         name.find("27unrolled_elementwise_kernel") != name.npos;
+  return is_of(name, "29vectorized_elementwise_kernel") ||
+         is_of(name, "27unrolled_elementwise_kernel");
 }
 
 /// Of PyTorch's kernels: and_kernel_cuda and or_kernel_cuda (ReduceLogicKernel.cu) are all() and
 /// any(), CompareEqFunctor (CompareEQKernel.cu) is == and !=.
 Logic logic_of(std::string_view name) {
   const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (is_elementwise(name)) return has("CompareEqFunctor") ? Logic::equal : Logic::none;
+  if (!is_of(name, "13reduce_kernel")) return Logic::none;
   if (has("15and_kernel_cuda")) return Logic::all;
-  if (has("14or_kernel_cuda")) return Logic::any;
-  if (has("CompareEqFunctor") && is_elementwise(name)) return Logic::equal;
-  return Logic::none;
+  return has("14or_kernel_cuda") ? Logic::any : Logic::none;
 }
 
 /// CompareEqFunctor as a kernel's argument: which of == and != it is, behind it the scalar operand

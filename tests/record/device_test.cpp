@@ -177,10 +177,10 @@ TEST_CASE("a copy can be read back until a kernel runs, then all is zero") {
 TEST_CASE("all() is true and any() is false when they are read back") {
   static const char all = 0;
   static const char any = 0;
-  __cudaRegisterFunction(nullptr, &all, nullptr, "_ZN2at6native15and_kernel_cudaE", 0, nullptr,
-                         nullptr, nullptr, nullptr, nullptr);
-  __cudaRegisterFunction(nullptr, &any, nullptr, "_ZN2at6native14or_kernel_cudaE", 0, nullptr,
-                         nullptr, nullptr, nullptr, nullptr);
+  __cudaRegisterFunction(nullptr, &all, nullptr, "_ZN2at6native13reduce_kernelI15and_kernel_cudaE",
+                         0, nullptr, nullptr, nullptr, nullptr, nullptr);
+  __cudaRegisterFunction(nullptr, &any, nullptr, "_ZN2at6native13reduce_kernelI14or_kernel_cudaE",
+                         0, nullptr, nullptr, nullptr, nullptr, nullptr);
   void* pointer = allocated(1);
   const auto told = [&](const void* kernel) {
     REQUIRE(cudaLaunchKernel(kernel, {}, {}, nullptr, 0, nullptr) == 0);

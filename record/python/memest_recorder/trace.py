@@ -19,6 +19,7 @@ class Trace:
     def __init__(self, path, head):
         self.file = open(path, "w", buffering=1 << 20)
         self.write(["# allocator trace 1", *head])
+        self.file.flush()  # a process may be ended before its first step
         self.live = {}
         self.awaited = None  # a requested free, until it is known whether the memory is free at once
         self.allocations = 0

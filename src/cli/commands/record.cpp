@@ -87,6 +87,7 @@ Checked<std::vector<ProcessRun>> read_processes(const RunFolder& folder, const s
   std::vector<ProcessRun> processes;
   for (const std::filesystem::path& path : folder.traces()) {
     std::string text = whole_lines(text_of_file(path));
+    if (text.empty()) continue;
     Checked<Recording> recording = read_recording(
         std::make_shared<const SourceText>(SourceText{path.filename().string(), text}));
     if (!recording.ok()) return recording.diagnostics();
