@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "device/settings.hpp"
 
@@ -28,6 +29,14 @@ void append(std::string line) {
   close(file);
 }
 
+/// A line of the journal, once.
+void append_once(std::string line) {
+  static std::mutex mutex;
+  static auto* const known = new std::set<std::string>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (known->insert(line).second) append(std::move(line));
+}
+
 }  // namespace
 
 void give_up(std::string_view sentence) {
@@ -37,12 +46,9 @@ void give_up(std::string_view sentence) {
   _exit(kExitEnvironment);
 }
 
-void note_unanswered(std::string_view name) {
-  static std::mutex mutex;
-  static auto* const known = new std::set<std::string, std::less<>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (known->emplace(name).second) append("unanswered " + std::string(name));
-}
+void note_unanswered(std::string_view name) { append_once("unanswered " + std::string(name)); }
+
+void note_zero(std::string_view sizes) { append_once("zero " + std::string(sizes)); }
 
 void note_use() {
   static std::once_flag once;

@@ -12,6 +12,8 @@ namespace memest::record {
 
 /// Writes a line into the journal, once for each name.
 void note_unanswered(std::string_view name);
+/// Once for each: sizes that a program asked for, and was told 0.
+void note_zero(std::string_view sizes);
 
 /// The process has taken memory of the device: it is to have a trace.
 void note_use();

@@ -5,6 +5,7 @@
 
 #include "abi/calls.hpp"
 #include "device/handles.hpp"
+#include "device/journal.hpp"
 
 namespace memest::record {
 namespace {
@@ -78,6 +79,7 @@ MEMEST_CALL Status cudnnBackendGetAttribute(Handle, int attribute, int type, std
   const std::int64_t answers = count_of(attribute);
   if (count != nullptr) *count = answers;
   if (values == nullptr || answers == 0) return kSuccess;
+  if (attribute == workspace_of_plan) note_zero("Workspaces of cuDNN's plans");
   const std::int64_t value = attribute == engine_count ? 1 : 0;
   if (type == AttributeType::int64) std::memcpy(values, &value, sizeof value);
   if (type == AttributeType::int32) std::memcpy(values, &value, sizeof(std::int32_t));

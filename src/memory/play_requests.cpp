@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "memest/diag/expect.hpp"
 #include "memest/memory/device_memory.hpp"
 
 namespace memest {
@@ -29,9 +30,16 @@ class RequestPlayer {
       case TraceEventKind::empty_cache:
         allocator_.empty_cache();
         return true;
-      default:  // segments are the allocator's own answer, and peaks are those of the whole run
+      case TraceEventKind::reset_peaks:  // the peaks are those of the whole run
+      case TraceEventKind::segment_obtained:
+      case TraceEventKind::segment_returned:
+      case TraceEventKind::mapped:
+      case TraceEventKind::unmapped:
+      case TraceEventKind::owner:
+      case TraceEventKind::marker:
         return true;
     }
+    unreachable("a kind of event beyond the enum");
   }
   [[nodiscard]] const AllocatorStatistics& statistics() const { return allocator_.statistics(); }
 

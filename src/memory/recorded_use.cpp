@@ -86,6 +86,34 @@ RecordedMoment peak_moment(const AllocatorTrace& trace) {
   return {phase_of(trace, peak), holdings.sum(), uses_of(trace, holdings.sizes())};
 }
 
+std::vector<PlaceGrowth> growing_places(const AllocatorTrace& trace) {
+  constexpr std::size_t kRises = 3;
+  Holdings holdings(trace);
+  std::vector<std::vector<Bytes>> held;  // by optimizer and place
+  for (const TraceEvent& event : trace.events) {
+    holdings.pass(event);
+    if (event.kind != TraceEventKind::marker) continue;
+    const TraceMarker& marker = trace.markers[static_cast<std::size_t>(event.number)];
+    if (!marker.name.ends_with(".optimizer")) continue;
+    held.emplace_back(trace.places.size());
+    for (std::size_t i = 0; i < trace.asked_at.size(); ++i) {
+      held.back()[trace.asked_at[i]] += holdings.sizes()[i];
+    }
+  }
+  std::vector<PlaceGrowth> growing;
+  if (held.size() <= kRises) return growing;
+  for (std::size_t place = 0; place < trace.places.size(); ++place) {
+    bool rises = true;
+    for (std::size_t i = held.size() - kRises; i < held.size(); ++i) {
+      rises = rises && held[i][place] > held[i - 1][place];
+    }
+    const Bytes last = held[held.size() - 1][place] - held[held.size() - 2][place];
+    if (rises) growing.push_back({trace.places[place], last});
+  }
+  std::ranges::stable_sort(growing, std::ranges::greater(), &PlaceGrowth::a_step);
+  return growing;
+}
+
 std::optional<RecordedFailure> failure_of(const AllocatorTrace& trace) {
   Holdings holdings(trace);
   Bytes reserved;

@@ -255,6 +255,7 @@ TEST_CASE("every help page fits, and its example works") {
   std::string example = help.out.substr(begin + mark.size());
   example = example.substr(0, example.find('\n'));
   CHECK_THAT(example, ContainsSubstring("memest " + name));
+  if (name == "record") return;  // runs a program of the reader's
   const std::size_t output = example.find(" --output");
   const Ran ran = run_shell(example.substr(0, output));
   INFO(example);

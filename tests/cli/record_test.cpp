@@ -100,6 +100,9 @@ TEST_CASE("what the null device gives up for is the environment's failure, in on
       record("", hands_over("trained") + "; echo unanswered cuFoo > $MEMEST_RECORD_JOURNAL");
   CHECK(unknown.code == 0);
   CHECK_THAT(unknown.out, ContainsSubstring("not supported: cuFoo."));
+  const Ran zero =
+      record("", hands_over("trained") + "; echo zero Sizes of foo > $MEMEST_RECORD_JOURNAL");
+  CHECK_THAT(zero.out, ContainsSubstring("Sizes of foo are not known, and taken as 0"));
 }
 
 TEST_CASE("a recording is a trace that other commands read") {

@@ -66,6 +66,24 @@ TEST_CASE("a trace without places and without events has a peak of none") {
   CHECK(peak.places[0].place.empty());
 }
 
+TEST_CASE("a place that holds more behind every step grows, one that levels off does not") {
+  Traced run;
+  for (int step = 1; step <= 5; ++step) {
+    run.allocate(kMiB * 2, "batch");
+    const std::int64_t batch = run.trace.allocations - 1;
+    run.allocate(kMiB * step, "kept.py:9 main");
+    run.trace.asked_at.back() = 1;  // the same line in every step
+    if (step <= 2) run.allocate(kMiB * 8, "states");
+    run.free(batch);
+    run.mark("step" + std::to_string(step) + ".optimizer");
+    if (step == 3) CHECK(growing_places(run.trace).empty());
+  }
+  const auto growing = growing_places(run.trace);
+  REQUIRE(growing.size() == 1);
+  CHECK(growing[0].place == "kept.py:9 main");
+  CHECK(growing[0].a_step == kMiB * 5);
+}
+
 TEST_CASE("memory in pieces is mended by expandable segments, too little is not") {
   // Ten blocks of 90 MiB, of which every second is freed: 450 MiB are free, no 400 MiB together.
   Traced run;

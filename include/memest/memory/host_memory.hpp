@@ -1,6 +1,6 @@
-// The memory that a rank keeps on the host: weights, gradients, the optimizer or saved tensors where
-// they are offloaded, and what its data loader holds. Page-locked buffers, which PyTorch's allocator
-// rounds up to powers of two, and ordinary ones.
+// The memory that a rank keeps on the host: weights, gradients, the optimizer or saved tensors
+// where they are offloaded, and what its data loader holds. Page-locked buffers, which PyTorch's
+// allocator rounds up to powers of two, and ordinary ones.
 #pragma once
 
 #include <cstdint>

@@ -33,6 +33,16 @@ std::string phase_of(const AllocatorTrace& trace, std::size_t event);
 /// The first moment at which most was allocated.
 RecordedMoment peak_moment(const AllocatorTrace& trace);
 
+/// A place that holds more behind every step.
+struct PlaceGrowth {
+  std::string place;
+  Bytes a_step;  ///< by which it grew in the last step
+};
+
+/// Places that held more behind each of the last three optimizers than behind the one before, the
+/// fastest first; none of a run with fewer than four, whose first steps make states and buffers.
+std::vector<PlaceGrowth> growing_places(const AllocatorTrace& trace);
+
 /// An allocation that failed.
 struct RecordedFailure {
   std::string phase;

@@ -20,6 +20,7 @@ struct ProcessRun {
   RecordedPeaks peaks;
   RecordedMoment peak;
   std::optional<RecordedFailure> failure;
+  std::vector<PlaceGrowth> growing;
   std::string file;  ///< its recording; empty where none was asked for
 };
 
@@ -31,6 +32,7 @@ struct ProgramRun {
   int exit_code = 0;  ///< the program's; 128 and the signal's number where one ended it
   std::vector<ProcessRun> processes;
   std::vector<std::string> unanswered;  ///< functions that the null device does not know
+  std::vector<std::string> taken_as_0;  ///< "cuDNN's workspaces": sizes that it does not know
 };
 
 /// Whether an allocation failed and ended the program.

@@ -77,6 +77,7 @@ ProcessRun process_of(Recording recording) {
   process.peaks = peaks_of(recording.trace);
   process.peak = peak_moment(recording.trace);
   process.failure = failure_of(recording.trace);
+  process.growing = growing_places(recording.trace);
   process.recording = std::move(recording);
   return process;
 }
@@ -141,6 +142,7 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
     throw EnvironmentError(faults.front());
   }
   program.unanswered = lines_of(journal, "unanswered");
+  program.taken_as_0 = lines_of(journal, "zero");
   Outcome outcome;
   Checked<std::vector<ProcessRun>> processes =
       read_processes(folder, arguments.output, outcome.files);

@@ -57,6 +57,11 @@ Json json_of(const ProgramRun& program, const ProcessRun& process) {
                              {"bytes", read.size.value()},
                              {"first_byte", read.first}});
   }
+  json["growing_places"] = Json::array();
+  for (const PlaceGrowth& growth : process.growing) {
+    json["growing_places"].push_back(
+        {{"place", growth.place}, {"bytes_a_step", growth.a_step.value()}});
+  }
   json["stopped"] = recording.stopped;
   if (process.failure) json["out_of_memory"] = json_of(*process.failure);
   if (!process.file.empty()) json["file"] = process.file;
@@ -79,6 +84,7 @@ std::string recording_json(const ProgramRun& program, const Question& question) 
       json["processes"].push_back(json_of(program, process));
     }
     json["unanswered"] = program.unanswered;
+    json["taken_as_0"] = program.taken_as_0;
     json["provenance"] = {{"method", "record"}, {"versions", {{"memest", question.version}}}};
     return json;
   });

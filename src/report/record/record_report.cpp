@@ -111,6 +111,19 @@ std::string read_text(const DeviceRead& read) {
                      sized_text(read.size), read.first);
 }
 
+/// Places that hold more behind every step.
+std::vector<Part> growth_of(const ProcessRun& process) {
+  if (process.growing.empty()) return {};
+  std::string text;
+  for (std::size_t i = 0; i < std::min(process.growing.size(), kReadsShown); ++i) {
+    const PlaceGrowth& growth = process.growing[i];
+    text += (i == 0 ? "" : ", ") + asking_text(growth.place) + " by " + sized_text(growth.a_step);
+  }
+  return {Paragraph{
+      "Memory grows from step to step: " + text + ". A run of many steps takes more than this one.",
+      Tone::bad}};
+}
+
 /// The values that the program may have branched on.
 std::vector<Part> assumptions_of(const ProcessRun& process) {
   std::vector<DeviceRead> reads = process.recording.reads;
@@ -142,6 +155,7 @@ void add_process(const ProgramRun& program, const ProcessRun& process, Page& pag
       !phases.rows.empty()) {
     page.parts.emplace_back(std::move(phases));
   }
+  for (Part& part : growth_of(process)) page.parts.push_back(std::move(part));
   for (Part& part : assumptions_of(process)) page.parts.push_back(std::move(part));
 }
 
@@ -157,6 +171,10 @@ std::vector<Part> endings_of(const ProgramRun& program) {
                                              "here is what it took until then.",
                                              program.exit_code),
                                  Tone::bad});
+  }
+  for (const std::string& size : program.taken_as_0) {
+    parts.emplace_back(Paragraph{size + " are not known, and taken as 0: a GPU may reserve more.",
+                                 Tone::uncertain});
   }
   if (!program.unanswered.empty()) {
     std::string names;
