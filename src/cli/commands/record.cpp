@@ -148,7 +148,7 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
       read_processes(folder, arguments.output, outcome.files);
   if (!processes.ok()) return refused(processes.diagnostics());
   program.processes = std::move(processes).value();
-  if (program.processes.empty() && !lines_of(journal, "used").empty()) {
+  if (program.processes.empty() && program.exit_code == 0 && !lines_of(journal, "used").empty()) {
     throw EnvironmentError(
         "the program took memory of the device, but nothing watched it: Python reads what memest "
         "record sets up from PYTHONPATH, which -I, -E and -S switch off, and it watches PyTorch "
