@@ -43,7 +43,7 @@ Checked<NullDevice> device_of(const Arguments& arguments) {
 }
 
 /// The lines of a journal that begin with a word, without it, each once.
-std::vector<std::string> lines_of(const std::string& journal, const std::string& word) {
+std::vector<std::string> journal_lines(const std::string& journal, const std::string& word) {
   std::vector<std::string> lines;
   std::size_t at = 0;
   while (at < journal.size()) {
@@ -138,17 +138,18 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
   program.exit_code =
       run_child(arguments.words, variables_of(device.value(), options, folder.path()));
   const std::string journal = text_of_file(folder.journal());
-  if (const auto faults = lines_of(journal, "fault"); !faults.empty()) {
+  if (const auto faults = journal_lines(journal, "fault"); !faults.empty()) {
     throw EnvironmentError(faults.front());
   }
-  program.unanswered = lines_of(journal, "unanswered");
-  program.taken_as_0 = lines_of(journal, "zero");
+  program.unanswered = journal_lines(journal, "unanswered");
+  program.taken_as_0 = journal_lines(journal, "zero");
   Outcome outcome;
   Checked<std::vector<ProcessRun>> processes =
       read_processes(folder, arguments.output, outcome.files);
   if (!processes.ok()) return refused(processes.diagnostics());
   program.processes = std::move(processes).value();
-  if (program.processes.empty() && program.exit_code == 0 && !lines_of(journal, "used").empty()) {
+  if (program.processes.empty() && program.exit_code == 0 &&
+      !journal_lines(journal, "used").empty()) {
     throw EnvironmentError(
         "the program took memory of the device, but nothing watched it: Python reads what memest "
         "record sets up from PYTHONPATH, which -I, -E and -S switch off, and it watches PyTorch "
