@@ -7,7 +7,7 @@
 
 namespace memest::record {
 
-/// Names as driver_types.h has them. `kMajor` is 12 or 13.
+/// Names as driver_types.h has them.
 struct DeviceProperties13 {
   char name[256];
   char uuid[16];

@@ -13,4 +13,10 @@ inline Handle new_handle() {
   return reinterpret_cast<Handle>(next.fetch_add(16));
 }
 
+/// The answer of a call that makes something.
+inline Status make(Handle* handle) {
+  *handle = new_handle();
+  return kSuccess;
+}
+
 }  // namespace memest::record

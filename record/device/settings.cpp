@@ -65,8 +65,6 @@ Settings read_settings() {
   read("MEMEST_RECORD_CONTEXT", settings.context);
   read("MEMEST_RECORD_L2", settings.l2);
   read("MEMEST_RECORD_STRICT", settings.strict);
-  read("MEMEST_RECORD_ALL", settings.all);
-  read("MEMEST_RECORD_ANY", settings.any);
   return settings;
 }
 

@@ -31,8 +31,6 @@ struct Settings {
   std::size_t context = 0;  ///< of it, what the CUDA context and modules hold
   std::size_t l2 = 0;
   bool strict = false;  ///< a value read back from the device ends the program
-  bool all = true;      ///< what x.all() is when it is read back
-  bool any = false;     ///< what x.any() is
   std::string journal;  ///< the file for what is not answered
 };
 

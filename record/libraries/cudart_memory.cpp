@@ -43,10 +43,7 @@ MEMEST_CALL Status cudaMallocManaged(void** pointer, std::size_t size, unsigned)
   memory().pin(*pointer, size);
   return kSuccess;
 }
-MEMEST_CALL Status cudaDeviceGetDefaultMemPool(Handle* pool, int) {
-  *pool = new_handle();
-  return kSuccess;
-}
+MEMEST_CALL Status cudaDeviceGetDefaultMemPool(Handle* pool, int) { return make(pool); }
 MEMEST_CALL Status cudaMemPoolGetAttribute(Handle, int, void* value) {
   const std::size_t used = settings().memory - memory().free(current_device());
   std::memcpy(value, &used, sizeof used);

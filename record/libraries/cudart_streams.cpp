@@ -12,11 +12,6 @@ namespace {
 /// them equal and takes the first; milliseconds.
 constexpr float kElapsed = 0.01F;
 
-Status create(Handle* handle) {
-  *handle = new_handle();
-  return kSuccess;
-}
-
 /// cudaStreamCaptureStatus.
 enum CaptureStatus : int { none = 0, active = 1 };
 
@@ -60,7 +55,7 @@ MEMEST_CALL Status cudaStreamBeginCaptureToGraph(Handle stream, Handle, const Ha
 }
 MEMEST_CALL Status cudaStreamEndCapture(Handle stream, Handle* graph) {
   streams().end_capture(stream);
-  return create(graph);
+  return make(graph);
 }
 /// CUDA 12.
 MEMEST_CALL Status cudaStreamGetCaptureInfo_v2(Handle stream, int* status, unsigned long long* id,
@@ -91,10 +86,10 @@ MEMEST_CALL Status cudaStreamIsCapturing(Handle stream, int* status) {
   return cudaStreamGetCaptureInfo_v2(stream, status, nullptr, nullptr, nullptr, nullptr);
 }
 MEMEST_CALL Status cudaGraphInstantiateWithFlags(Handle* executable, Handle, unsigned long long) {
-  return create(executable);
+  return make(executable);
 }
 MEMEST_CALL Status cudaGraphInstantiate(Handle* executable, Handle, unsigned long long) {
-  return create(executable);
+  return make(executable);
 }
 /// One node: PyTorch warns of a graph without any.
 MEMEST_CALL Status cudaGraphGetNodes(Handle, Handle*, std::size_t* count) {
@@ -112,8 +107,8 @@ MEMEST_CALL Status cudaLaunchHostFunc(Handle, void (*callback)(void*), void* dat
   return kSuccess;
 }
 
-MEMEST_CALL Status cudaEventCreateWithFlags(Handle* event, unsigned) { return create(event); }
-MEMEST_CALL Status cudaEventCreate(Handle* event) { return create(event); }
+MEMEST_CALL Status cudaEventCreateWithFlags(Handle* event, unsigned) { return make(event); }
+MEMEST_CALL Status cudaEventCreate(Handle* event) { return make(event); }
 MEMEST_CALL Status cudaEventElapsedTime(float* milliseconds, Handle, Handle) {
   *milliseconds = kElapsed;
   return kSuccess;

@@ -70,8 +70,7 @@ MEMEST_CALL Status cudnnDropoutGetStatesSize(Handle, std::size_t* bytes) {
 }
 
 MEMEST_CALL Status cudnnBackendCreateDescriptor(int, Handle* descriptor) {
-  *descriptor = new_handle();
-  return kSuccess;
+  return make(descriptor);
 }
 /// The caller brings descriptors himself; numbers are 0 but the count of engines.
 MEMEST_CALL Status cudnnBackendGetAttribute(Handle, int attribute, int type, std::int64_t,

@@ -52,11 +52,6 @@ Status entry_point(const char* name, void** function, int* result) {
   return kSuccess;
 }
 
-Status created(Handle* handle) {
-  *handle = new_handle();
-  return kSuccess;
-}
-
 }  // namespace
 }  // namespace memest::record
 
@@ -152,25 +147,23 @@ MEMEST_CALL Status cuGetErrorName(Status error, const char** text) {
 }
 
 // Kernels that are compiled while the program runs (NVRTC, Triton): no binary is looked into.
-MEMEST_CALL Status cuModuleLoadData(Handle* module, const void*) { return created(module); }
+MEMEST_CALL Status cuModuleLoadData(Handle* module, const void*) { return make(module); }
 MEMEST_CALL Status cuModuleLoadDataEx(Handle* module, const void*, unsigned, int*, void**) {
-  return created(module);
+  return make(module);
 }
-MEMEST_CALL Status cuModuleLoad(Handle* module, const char*) { return created(module); }
+MEMEST_CALL Status cuModuleLoad(Handle* module, const char*) { return make(module); }
 MEMEST_CALL Status cuLibraryLoadData(Handle* library, const void*, int*, void**, unsigned, int*,
                                      void**, unsigned) {
-  return created(library);
+  return make(library);
 }
-MEMEST_CALL Status cuLibraryGetKernel(Handle* kernel, Handle, const char*) {
-  return created(kernel);
-}
-MEMEST_CALL Status cuLibraryGetModule(Handle* module, Handle) { return created(module); }
+MEMEST_CALL Status cuLibraryGetKernel(Handle* kernel, Handle, const char*) { return make(kernel); }
+MEMEST_CALL Status cuLibraryGetModule(Handle* module, Handle) { return make(module); }
 MEMEST_CALL Status cuKernelGetFunction(Handle* function, Handle kernel) {
   *function = kernel;
   return kSuccess;
 }
 MEMEST_CALL Status cuModuleGetFunction(Handle* function, Handle, const char*) {
-  return created(function);
+  return make(function);
 }
 MEMEST_CALL Status cuFuncGetAttribute(int* value, int attribute, Handle) {
   constexpr int kMostThreads = 0;

@@ -25,8 +25,7 @@ using namespace memest::record;
 MEMEST_CALL const char* nvrtcGetErrorString(Status) { return "error of NVRTC"; }
 MEMEST_CALL Status nvrtcCreateProgram(Handle* program, const char*, const char*, int,
                                       const char* const*, const char* const*) {
-  *program = new_handle();
-  return kSuccess;
+  return make(program);
 }
 MEMEST_CALL Status nvrtcDestroyProgram(Handle*) { return kSuccess; }
 MEMEST_CALL Status nvrtcAddNameExpression(Handle, const char*) { return kSuccess; }

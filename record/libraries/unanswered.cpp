@@ -23,8 +23,7 @@ using namespace memest::record;
   MEMEST_CALL Status name() { return kSuccess; }
 #define CREATES(name)                       \
   MEMEST_CALL Status name(Handle* handle) { \
-    *handle = new_handle();                 \
-    return kSuccess;                        \
+    return make(handle);                    \
   }
 #define REFUSES(name, code)   \
   MEMEST_CALL Status name() { \

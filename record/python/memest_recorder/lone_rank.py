@@ -1,5 +1,8 @@
 """One process stands for one rank of many: whoever asks the store is answered as if all ranks were there."""
 
+import os
+
+
 def _bytes(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
@@ -72,8 +75,6 @@ def install():
     stores = []  # what C++ holds of a store does not keep its Python object, which answers
 
     def rendezvous(url, rank=-1, world_size=-1, **options):
-        import os
-
         rank = rank if rank >= 0 else int(os.environ["RANK"])
         world = world_size if world_size > 0 else int(os.environ["WORLD_SIZE"])
         stores.append(LoneStore(world))
