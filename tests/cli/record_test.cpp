@@ -77,6 +77,9 @@ TEST_CASE("a program that fails for a reason of its own, and one that uses no GP
   const Ran failed = record("", hands_over("trained") + "; exit 7");
   CHECK(failed.code == 3);
   CHECK_THAT(failed.out, ContainsSubstring("The program ended with exit code 7"));
+  CHECK_THAT(failed.out, !ContainsSubstring("fits in"));
+  const json answer = json::parse(record("--format json", hands_over("trained") + "; exit 7").out);
+  CHECK(answer["fits"].is_null());
   const Ran none = record("", "true");
   CHECK(none.code == 3);
   CHECK_THAT(none.out, StartsWith("No process of the program used a GPU through PyTorch"));

@@ -37,6 +37,9 @@ struct ProgramRun {
 
 /// Whether an allocation failed and ended the program.
 bool ran_out(const ProgramRun& program);
+/// Whether the program came to its end; it fits where it did, and is not known to where it failed
+/// for a reason of its own.
+bool came_to_its_end(const ProgramRun& program);
 
 Report report_recording(const ProgramRun& program, const Question& question);
 

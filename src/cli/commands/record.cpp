@@ -110,7 +110,7 @@ std::string command_line(const std::vector<std::string>& words) {
 /// Exit code 3 where nothing was recorded, or the program failed for a reason of its own.
 ExitCode code_of(const ProgramRun& program) {
   if (ran_out(program)) return ExitCode::no;
-  const bool whole = !program.processes.empty() && program.exit_code == 0;
+  const bool whole = !program.processes.empty() && came_to_its_end(program);
   return whole ? ExitCode::yes : ExitCode::environment;
 }
 
@@ -148,7 +148,7 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
       read_processes(folder, arguments.output, outcome.files);
   if (!processes.ok()) return refused(processes.diagnostics());
   program.processes = std::move(processes).value();
-  if (program.processes.empty() && program.exit_code == 0 &&
+  if (program.processes.empty() && came_to_its_end(program) &&
       !journal_lines(journal, "used").empty()) {
     throw EnvironmentError(
         "the program took memory of the device, but nothing watched it: Python reads what memest "

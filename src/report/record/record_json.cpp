@@ -74,7 +74,11 @@ std::string recording_json(const ProgramRun& program, const Question& question) 
   return text_for(question, [&] {
     Json json = new_answer();
     json["command"] = program.command;
-    json["fits"] = !ran_out(program);
+    if (ran_out(program) || (came_to_its_end(program) && !program.processes.empty())) {
+      json["fits"] = !ran_out(program);
+    } else {
+      put_null(json, "fits", "the program did not come to an end with what it took on record");
+    }
     json["gpu"] = program.gpu;
     json["capacity_bytes"] = program.capacity.value();
     json["context_bytes"] = program.context.value();

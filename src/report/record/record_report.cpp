@@ -35,7 +35,9 @@ std::string sizes_text(const ProgramRun& program, const ProcessRun& process) {
 Heading heading_of(const ProgramRun& program, const ProcessRun& process) {
   std::string who;
   if (!process.recording.rank.empty()) who = "rank " + process.recording.rank + ": ";
-  const std::string verdict = ran_out(program) ? "does not fit in" : "fits in";
+  const std::string verdict = ran_out(program)           ? "does not fit in"
+                              : came_to_its_end(program) ? "fits in"
+                                                         : "until it failed, of";
   return {fmt::format("{}{}: {} {}, {}", who, sizes_text(program, process), verdict,
                       sized_text(program.capacity), program.gpu)};
 }
@@ -151,7 +153,7 @@ void add_process(const ProgramRun& program, const ProcessRun& process, Page& pag
   page.parts.emplace_back(
       Paragraph{fmt::format("At the peak, {}:", phase_text(process.peak.phase)), Tone::plain});
   page.parts.emplace_back(places_of(process));
-  if (Table phases = phases_of(process.recording.trace, program.exit_code != 0);
+  if (Table phases = phases_of(process.recording.trace, !came_to_its_end(program));
       !phases.rows.empty()) {
     page.parts.emplace_back(std::move(phases));
   }
@@ -166,7 +168,7 @@ std::vector<Part> endings_of(const ProgramRun& program) {
     parts.emplace_back(Paragraph{
         "No process of the program used a GPU through PyTorch: nothing was recorded.", Tone::bad});
   }
-  if (program.exit_code != 0) {
+  if (!came_to_its_end(program)) {
     parts.emplace_back(Paragraph{fmt::format("The program ended with exit code {}; what is said "
                                              "here is what it took until then.",
                                              program.exit_code),
@@ -203,8 +205,10 @@ Table records_of(const ProgramRun& program) {
 
 }  // namespace
 
+bool came_to_its_end(const ProgramRun& program) { return program.exit_code == 0; }
+
 bool ran_out(const ProgramRun& program) {
-  return program.exit_code != 0 &&
+  return !came_to_its_end(program) &&
          std::ranges::any_of(program.processes,
                              [](const ProcessRun& process) { return process.failure.has_value(); });
 }
