@@ -223,9 +223,9 @@ TEST_CASE("DeepSpeed has adapters in the weights' type, in a flat tensor of thei
   const std::string keys = "micro_batch: 1, seq_len: 64, steps: 1, precision: mixed";
   const Job job = test::job_from(on_four(sft(keys + kAdapter), "data: 4, zero: 2"));
   CHECK(job.model.adapter->dtype == DType::bf16);
+  const Timeline timeline = std::get<Timeline>(write_timeline(test::steps_of(job).graph, job));
   std::vector<std::int64_t> flat;
-  for (const Storage& storage :
-       std::get<Timeline>(write_timeline(test::steps_of(job).graph, job)).storages) {
+  for (const Storage& storage : timeline.storages) {
     const bool is_flat = storage.label.tensor == std::uint16_t(LoopTensor::parameter_buffer);
     const bool of_loop = storage.label.origin == Origin::loop;
     if (is_flat && of_loop) flat.push_back(storage.bytes);
