@@ -3,10 +3,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "device/contents.hpp"
+#include "device/streams.hpp"
+#include "device/work.hpp"
 
 namespace memest::record {
 namespace {
@@ -17,6 +21,7 @@ enum class Logic { none, all, any, equal };
 
 /// What is known of a kernel by its name.
 struct KnownKernel {
+  const char* name = "";
   Logic logic = Logic::none;
   bool elementwise = false;
 };
@@ -93,17 +98,46 @@ bool result_of(Logic logic, void** arguments) {
   return false;  // no other value is made
 }
 
+/// Kernels that modules have, which are loaded while others run.
+struct ModuleKernels {
+  std::mutex mutex;
+  std::unordered_map<Handle, std::string> names;
+};
+
+ModuleKernels& module_kernels() {
+  static auto* const kernels = new ModuleKernels;
+  return *kernels;
+}
+
+/// Lives as long as the process: names are never taken back.
+const char* module_kernel_name(const void* kernel) {
+  ModuleKernels& kernels = module_kernels();
+  const std::lock_guard<std::mutex> lock(kernels.mutex);
+  const auto found = kernels.names.find(const_cast<Handle>(kernel));
+  return found == kernels.names.end() ? "kernel" : found->second.c_str();
+}
+
 }  // namespace
 
 void register_kernel(const void* stub, const char* mangled_name) {
-  const KnownKernel kernel = {logic_of(mangled_name), is_elementwise(mangled_name)};
-  if (kernel.logic != Logic::none || kernel.elementwise) known_kernels()[stub] = kernel;
+  known_kernels()[stub] = {mangled_name, logic_of(mangled_name), is_elementwise(mangled_name)};
 }
 
-void launch(const void* kernel, void** arguments) {
-  const auto found = known_kernels().find(kernel);
-  if (found == known_kernels().end()) return contents().kernel_ran(false);
-  const auto [logic, elementwise] = found->second;
+void name_kernel(Handle kernel, const char* name) {
+  ModuleKernels& kernels = module_kernels();
+  const std::lock_guard<std::mutex> lock(kernels.mutex);
+  kernels.names.try_emplace(kernel, name);
+}
+
+void launch(const Launch& call, void** arguments) {
+  const auto found = known_kernels().find(call.kernel);
+  const bool is_known = found != known_kernels().end();
+  if (work().watches()) {
+    const char* const name = is_known ? found->second.name : module_kernel_name(call.kernel);
+    work().kernel(name, call.grid, call.block, call.stream);
+  }
+  if (!is_known) return contents().kernel_ran(false);
+  const auto [name, logic, elementwise] = found->second;
   const bool result = result_of(logic, arguments);
   if (!elementwise) return contents().kernel_ran(result);
   constexpr std::size_t kLargestElement = 16;
@@ -114,6 +148,11 @@ void launch(const void* kernel, void** arguments) {
   contents().kernel_wrote(output, static_cast<std::size_t>(count) * kLargestElement, result);
 }
 
-void library_ran() { contents().kernel_ran(false); }
+void library_ran(const char* function, Handle library) {
+  if (function != nullptr && work().watches()) {
+    work().library(function, streams().of_library(library));
+  }
+  contents().kernel_ran(false);
+}
 
 }  // namespace memest::record

@@ -29,6 +29,17 @@ int Streams::priority(Handle stream) {
   return found == streams_.end() ? 0 : found->second.priority;
 }
 
+void Streams::set_library(Handle library, Handle stream) {
+  const Lock lock(mutex_);
+  libraries_[library] = stream;
+}
+
+Handle Streams::of_library(Handle library) {
+  const Lock lock(mutex_);
+  const auto found = libraries_.find(library);
+  return found == libraries_.end() ? nullptr : found->second;
+}
+
 void Streams::begin_capture(Handle stream) {
   const Lock lock(mutex_);
   streams_[stream].capture = next_capture_++;

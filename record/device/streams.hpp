@@ -1,4 +1,4 @@
-// Streams: their priorities, and which of them captures a graph.
+// Streams: their priorities, which of them captures a graph, and which one a library works in.
 #pragma once
 
 #include <mutex>
@@ -18,6 +18,10 @@ class Streams {
   void destroy(Handle stream);
   [[nodiscard]] int priority(Handle stream);
 
+  /// The stream that a library's handle works in, once it was set.
+  void set_library(Handle library, Handle stream);
+  [[nodiscard]] Handle of_library(Handle library);
+
   /// PyTorch only has to see that a stream captures: it then allocates from the graph's pool.
   void begin_capture(Handle stream);
   void end_capture(Handle stream);
@@ -32,6 +36,7 @@ class Streams {
 
   std::mutex mutex_;
   std::unordered_map<Handle, Stream> streams_;
+  std::unordered_map<Handle, Handle> libraries_;
   unsigned long long next_capture_ = 1;
 };
 

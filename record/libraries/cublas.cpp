@@ -1,4 +1,4 @@
-// cuBLAS, cuBLASLt, cuFFT: what is asked of them. Products do nothing (symbols/).
+// cuBLAS and cuFFT, but for products: what is asked of them.
 
 #include "abi/calls.hpp"
 #include "device/journal.hpp"
@@ -7,19 +7,10 @@
 namespace memest::record {
 namespace {
 
-constexpr std::size_t kVersion = 130000;  // CUBLAS_VERSION of CUDA 13.0
+constexpr int kVersion = 130000;  // CUBLAS_VERSION of CUDA 13.0
 
-/// cublasLtMatmulHeuristicResult_t.
-struct MatmulHeuristic {
-  std::uint64_t algorithm[8];
-  std::size_t workspace_bytes;
-  Status state;
-  float waves;
-  int reserved[4];
-};
-
-Status no_wrong_argument(int* info) {
-  library_ran();
+Status no_wrong_argument(Handle library, const char* function, int* info) {
+  library_ran(function, library);
   *info = 0;
   return kSuccess;
 }
@@ -30,49 +21,29 @@ Status no_wrong_argument(int* info) {
 using namespace memest::record;
 
 MEMEST_CALL Status cublasGetVersion_v2(Handle, int* version) {
-  *version = static_cast<int>(kVersion);
-  return kSuccess;
-}
-MEMEST_CALL Status cublasGetMathMode(Handle, int* mode) {
-  *mode = 0;  // CUBLAS_DEFAULT_MATH
+  *version = kVersion;
   return kSuccess;
 }
 MEMEST_CALL Status cublasGetPointerMode_v2(Handle, int* mode) {
   *mode = 0;  // CUBLAS_POINTER_MODE_HOST
   return kSuccess;
 }
-MEMEST_CALL Status cublasGetStream_v2(Handle, Handle* stream) {
-  *stream = nullptr;
-  return kSuccess;
-}
-MEMEST_CALL std::size_t cublasLtGetVersion() { return kVersion; }
 MEMEST_CALL const char* cublasGetStatusString(Status) { return "error of cuBLAS"; }
-MEMEST_CALL const char* cublasLtGetStatusString(Status) { return "error of cuBLAS"; }
-/// One algorithm, which needs no workspace: PyTorch allocates its own, whatever the answer.
-MEMEST_CALL Status cublasLtMatmulAlgoGetHeuristic(Handle, Handle, Handle, Handle, Handle, Handle,
-                                                  Handle, int wanted, MatmulHeuristic* results,
-                                                  int* count) {
-  *count = wanted > 0 ? 1 : 0;
-  if (wanted > 0) {
-    results[0] = {};
-    results[0].waves = 1;
-  }
-  return kSuccess;
-}
 
 // LAPACK's batched functions say on the host which of their arguments is wrong: none.
 #define MEMEST_BATCHED(type)                                                                       \
-  MEMEST_CALL Status cublas##type##geqrfBatched(Handle, int, int, void* const*, int, void* const*, \
-                                                int* info, int) {                                  \
-    return no_wrong_argument(info);                                                                \
+  MEMEST_CALL Status cublas##type##geqrfBatched(Handle library, int, int, void* const*, int,       \
+                                                void* const*, int* info, int) {                    \
+    return no_wrong_argument(library, "cublas" #type "geqrfBatched", info);                        \
   }                                                                                                \
-  MEMEST_CALL Status cublas##type##getrsBatched(Handle, int, int, int, const void* const*, int,    \
-                                                const int*, void* const*, int, int* info, int) {   \
-    return no_wrong_argument(info);                                                                \
+  MEMEST_CALL Status cublas##type##getrsBatched(Handle library, int, int, int, const void* const*, \
+                                                int, const int*, void* const*, int, int* info,     \
+                                                int) {                                             \
+    return no_wrong_argument(library, "cublas" #type "getrsBatched", info);                        \
   }                                                                                                \
-  MEMEST_CALL Status cublas##type##gelsBatched(Handle, int, int, int, int, void* const*, int,      \
-                                               void* const*, int, int* info, int*, int) {          \
-    return no_wrong_argument(info);                                                                \
+  MEMEST_CALL Status cublas##type##gelsBatched(Handle library, int, int, int, int, void* const*,   \
+                                               int, void* const*, int, int* info, int*, int) {     \
+    return no_wrong_argument(library, "cublas" #type "gelsBatched", info);                         \
   }
 MEMEST_BATCHED(S)
 MEMEST_BATCHED(D)

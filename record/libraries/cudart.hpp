@@ -12,4 +12,7 @@ Status fail(Status error);
 int device_count();
 bool is_device(int device);
 
+/// Tells who watches of a copy between host and device, or within either.
+void tell_copy(void* to, const void* from, std::size_t size, Handle stream);
+
 }  // namespace memest::record

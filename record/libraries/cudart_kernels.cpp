@@ -21,8 +21,8 @@ struct CallConfiguration {
 };
 thread_local std::vector<CallConfiguration> call_configurations;
 
-Status launched(const void* kernel, void** arguments) {
-  launch(kernel, arguments);
+Status launched(const Launch& call, void** arguments) {
+  launch(call, arguments);
   return kSuccess;
 }
 
@@ -95,20 +95,22 @@ MEMEST_CALL Status cudaGetKernel(Handle* kernel, const void* stub) {
 MEMEST_CALL Status cudaGetFuncBySymbol(Handle* kernel, const void* stub) {
   return __cudaGetKernel(kernel, stub);
 }
-MEMEST_CALL Status __cudaLaunchKernel(Handle kernel, Dim3, Dim3, void** arguments, std::size_t,
-                                      Handle) {
-  return launched(kernel, arguments);
+MEMEST_CALL Status __cudaLaunchKernel(Handle kernel, Dim3 grid, Dim3 block, void** arguments,
+                                      std::size_t, Handle stream) {
+  return launched({kernel, grid, block, stream}, arguments);
 }
-MEMEST_CALL Status cudaLaunchKernel(const void* kernel, Dim3, Dim3, void** arguments, std::size_t,
-                                    Handle) {
-  return launched(kernel, arguments);
+MEMEST_CALL Status cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
+                                    std::size_t, Handle stream) {
+  return launched({kernel, grid, block, stream}, arguments);
 }
-MEMEST_CALL Status cudaLaunchCooperativeKernel(const void* kernel, Dim3, Dim3, void** arguments,
-                                               std::size_t, Handle) {
-  return launched(kernel, arguments);
+MEMEST_CALL Status cudaLaunchCooperativeKernel(const void* kernel, Dim3 grid, Dim3 block,
+                                               void** arguments, std::size_t, Handle stream) {
+  return launched({kernel, grid, block, stream}, arguments);
 }
-MEMEST_CALL Status cudaLaunchKernelExC(const LaunchConfig*, const void* kernel, void** arguments) {
-  return launched(kernel, arguments);
+MEMEST_CALL Status cudaLaunchKernelExC(const LaunchConfig* configuration, const void* kernel,
+                                       void** arguments) {
+  const LaunchConfig& call = *configuration;
+  return launched({kernel, call.grid, call.block, call.stream}, arguments);
 }
 
 MEMEST_CALL Status cudaFuncGetAttributes(FunctionAttributes* attributes, const void*) {

@@ -11,7 +11,28 @@
 #include "device/journal.hpp"
 #include "device/memory.hpp"
 #include "device/settings.hpp"
+#include "device/work.hpp"
 #include "libraries/cudart.hpp"
+
+namespace memest::record {
+namespace {
+
+const char* path_of(const void* to, const void* from) {
+  if (memory().is_device(to)) {
+    if (memory().is_device(from)) return "d2d";
+    return memory().is_pinned(from) ? "h2d" : "h2d_pageable";
+  }
+  if (!memory().is_device(from)) return "h2h";
+  return memory().is_pinned(to) ? "d2h" : "d2h_pageable";
+}
+
+}  // namespace
+
+void tell_copy(void* to, const void* from, std::size_t size, Handle stream) {
+  if (work().watches()) work().copy(path_of(to, from), size, stream);
+}
+
+}  // namespace memest::record
 
 using namespace memest::record;
 
@@ -92,21 +113,27 @@ MEMEST_CALL Status cudaPointerGetAttributes(PointerAttributes* attributes, const
 }
 
 MEMEST_CALL Status cudaMemcpy(void* to, const void* from, std::size_t size, int) {
+  tell_copy(to, from, size, nullptr);
+  if (work().watches()) work().host_waits_for_stream(nullptr);
   contents().copy(to, from, size);
   return kSuccess;
 }
-MEMEST_CALL Status cudaMemcpyAsync(void* to, const void* from, std::size_t size, int, Handle) {
+MEMEST_CALL Status cudaMemcpyAsync(void* to, const void* from, std::size_t size, int,
+                                   Handle stream) {
+  tell_copy(to, from, size, stream);
   contents().copy(to, from, size);
   return kSuccess;
 }
 MEMEST_CALL Status cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t size,
-                                       Handle) {
+                                       Handle stream) {
+  tell_copy(to, from, size, stream);
   contents().copy(to, from, size);
   return kSuccess;
 }
 MEMEST_CALL Status cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                                      std::size_t from_pitch, std::size_t width, std::size_t height,
-                                     int, Handle) {
+                                     int, Handle stream) {
+  tell_copy(to, from, width * height, stream);
   for (std::size_t row = 0; row < height; ++row) {
     contents().copy(static_cast<char*>(to) + row * to_pitch,
                     static_cast<const char*>(from) + row * from_pitch, width);
@@ -121,7 +148,8 @@ MEMEST_CALL Status cudaMemset(void* pointer, int value, std::size_t size) {
   }
   return kSuccess;
 }
-MEMEST_CALL Status cudaMemsetAsync(void* pointer, int value, std::size_t size, Handle) {
+MEMEST_CALL Status cudaMemsetAsync(void* pointer, int value, std::size_t size, Handle stream) {
+  if (work().watches()) work().copy("set", size, stream);
   return cudaMemset(pointer, value, size);
 }
 

@@ -3,6 +3,7 @@
 #include "abi/calls.hpp"
 #include "device/handles.hpp"
 #include "device/streams.hpp"
+#include "device/work.hpp"
 #include "libraries/cudart.hpp"
 
 namespace memest::record {
@@ -106,6 +107,39 @@ MEMEST_CALL Status cudaLaunchHostFunc(Handle, void (*callback)(void*), void* dat
   callback(data);
   return kSuccess;
 }
+
+MEMEST_CALL Status cudaEventRecord(Handle event, Handle stream) {
+  if (work().watches()) work().event(event, stream);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaEventRecordWithFlags(Handle event, Handle stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+MEMEST_CALL Status cudaStreamWaitEvent(Handle stream, Handle event, unsigned) {
+  if (work().watches()) work().wait(event, stream);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaEventSynchronize(Handle event) {
+  if (work().watches()) work().host_waits_for_event(event);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaStreamSynchronize(Handle stream) {
+  if (work().watches()) work().host_waits_for_stream(stream);
+  return kSuccess;
+}
+MEMEST_CALL Status cudaDeviceSynchronize() {
+  if (work().watches()) work().host_waits();
+  return kSuccess;
+}
+MEMEST_CALL Status cuEventRecord(Handle event, Handle stream) {
+  return cudaEventRecord(event, stream);
+}
+MEMEST_CALL Status cuStreamWaitEvent(Handle stream, Handle event, unsigned flags) {
+  return cudaStreamWaitEvent(stream, event, flags);
+}
+MEMEST_CALL Status cuEventSynchronize(Handle event) { return cudaEventSynchronize(event); }
+MEMEST_CALL Status cuStreamSynchronize(Handle stream) { return cudaStreamSynchronize(stream); }
+MEMEST_CALL Status cuCtxSynchronize() { return cudaDeviceSynchronize(); }
 
 MEMEST_CALL Status cudaEventCreateWithFlags(Handle* event, unsigned) { return make(event); }
 MEMEST_CALL Status cudaEventCreate(Handle* event) { return make(event); }

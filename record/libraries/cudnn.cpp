@@ -6,6 +6,7 @@
 #include "abi/calls.hpp"
 #include "device/handles.hpp"
 #include "device/journal.hpp"
+#include "device/streams.hpp"
 
 namespace memest::record {
 namespace {
@@ -60,8 +61,12 @@ MEMEST_CALL Status cudnnGetProperty(int property, int* value) {
   *value = property == 0 ? kMajor : property == 1 ? kMinor : 0;
   return kSuccess;
 }
-MEMEST_CALL Status cudnnGetStream(Handle, Handle* stream) {
-  *stream = nullptr;
+MEMEST_CALL Status cudnnSetStream(Handle library, Handle stream) {
+  streams().set_library(library, stream);
+  return kSuccess;
+}
+MEMEST_CALL Status cudnnGetStream(Handle library, Handle* stream) {
+  *stream = streams().of_library(library);
   return kSuccess;
 }
 MEMEST_CALL Status cudnnDropoutGetStatesSize(Handle, std::size_t* bytes) {

@@ -40,6 +40,20 @@ void* function_of(const char* name) {
   return nullptr;
 }
 
+Status make_kernel(Handle* kernel, const char* name) {
+  make(kernel);
+  name_kernel(*kernel, name);
+  return kSuccess;
+}
+
+/// CUlaunchConfig, as far as it is read.
+struct DriverLaunchConfig {
+  Dim3 grid;
+  Dim3 block;
+  unsigned shared_bytes;
+  Handle stream;
+};
+
 /// cudaDriverEntryPointQueryResult, CUdriverProcAddressQueryResult.
 enum QueryResult : int { found = 0, symbol_not_found = 1 };
 
@@ -156,14 +170,16 @@ MEMEST_CALL Status cuLibraryLoadData(Handle* library, const void*, int*, void**,
                                      void**, unsigned) {
   return make(library);
 }
-MEMEST_CALL Status cuLibraryGetKernel(Handle* kernel, Handle, const char*) { return make(kernel); }
+MEMEST_CALL Status cuLibraryGetKernel(Handle* kernel, Handle, const char* name) {
+  return make_kernel(kernel, name);
+}
 MEMEST_CALL Status cuLibraryGetModule(Handle* module, Handle) { return make(module); }
 MEMEST_CALL Status cuKernelGetFunction(Handle* function, Handle kernel) {
   *function = kernel;
   return kSuccess;
 }
-MEMEST_CALL Status cuModuleGetFunction(Handle* function, Handle, const char*) {
-  return make(function);
+MEMEST_CALL Status cuModuleGetFunction(Handle* function, Handle, const char* name) {
+  return make_kernel(function, name);
 }
 MEMEST_CALL Status cuFuncGetAttribute(int* value, int attribute, Handle) {
   constexpr int kMostThreads = 0;
@@ -178,19 +194,23 @@ MEMEST_CALL Status cuFuncGetAttribute(int* value, int attribute, Handle) {
 MEMEST_CALL Status cuKernelGetAttribute(int* value, int attribute, Handle kernel, int) {
   return cuFuncGetAttribute(value, attribute, kernel);
 }
-MEMEST_CALL Status cuLaunchKernel(Handle function, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                  unsigned, unsigned, Handle, void** arguments, void**) {
-  launch(function, arguments);
+MEMEST_CALL Status cuLaunchKernel(Handle function, unsigned x, unsigned y, unsigned z,
+                                  unsigned threads_x, unsigned threads_y, unsigned threads_z,
+                                  unsigned, Handle stream, void** arguments, void**) {
+  launch({function, {x, y, z}, {threads_x, threads_y, threads_z}, stream}, arguments);
   return kSuccess;
 }
-MEMEST_CALL Status cuLaunchKernelEx(const void*, Handle function, void** arguments, void**) {
-  launch(function, arguments);
+MEMEST_CALL Status cuLaunchKernelEx(const DriverLaunchConfig* configuration, Handle function,
+                                    void** arguments, void**) {
+  const DriverLaunchConfig& call = *configuration;
+  launch({function, call.grid, call.block, call.stream}, arguments);
   return kSuccess;
 }
-MEMEST_CALL Status cuLaunchCooperativeKernel(Handle function, unsigned, unsigned, unsigned,
-                                             unsigned, unsigned, unsigned, unsigned, Handle,
+MEMEST_CALL Status cuLaunchCooperativeKernel(Handle function, unsigned x, unsigned y, unsigned z,
+                                             unsigned threads_x, unsigned threads_y,
+                                             unsigned threads_z, unsigned, Handle stream,
                                              void** arguments) {
-  launch(function, arguments);
+  launch({function, {x, y, z}, {threads_x, threads_y, threads_z}, stream}, arguments);
   return kSuccess;
 }
 MEMEST_CALL Status cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Handle, int threads,

@@ -10,6 +10,10 @@
 
 MEMEST_CALL memest::record::Status cudaMalloc(void** pointer, std::size_t size);
 MEMEST_CALL memest::record::Status cudaFree(void* pointer);
+MEMEST_CALL memest::record::Status cudaMemcpy(void* to, const void* from, std::size_t size,
+                                              int kind);
+MEMEST_CALL memest::record::Status cudaMemcpyAsync(void* to, const void* from, std::size_t size,
+                                                   int kind, memest::record::Handle stream);
 
 namespace memest::record {
 namespace {
@@ -21,6 +25,8 @@ struct AllocationProperties {
   int location_type;
   int device;
 };
+
+constexpr int kAnyDirection = 4;  // cudaMemcpyDefault
 
 void* pointer_to(Address address) { return reinterpret_cast<void*>(address); }
 
@@ -107,23 +113,21 @@ MEMEST_CALL Status cuPointerGetAttribute(void* data, int attribute, Address poin
   return kSuccess;
 }
 
+MEMEST_CALL Status cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t size,
+                                        Handle stream) {
+  return cudaMemcpyAsync(pointer_to(to), from, size, kAnyDirection, stream);
+}
+MEMEST_CALL Status cuMemcpyDtoHAsync_v2(void* to, Address from, std::size_t size, Handle stream) {
+  return cudaMemcpyAsync(to, pointer_to(from), size, kAnyDirection, stream);
+}
+MEMEST_CALL Status cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t size, Handle stream) {
+  return cudaMemcpyAsync(pointer_to(to), pointer_to(from), size, kAnyDirection, stream);
+}
 MEMEST_CALL Status cuMemcpyHtoD_v2(Address to, const void* from, std::size_t size) {
-  contents().copy(pointer_to(to), from, size);
-  return kSuccess;
+  return cudaMemcpy(pointer_to(to), from, size, kAnyDirection);
 }
 MEMEST_CALL Status cuMemcpyDtoH_v2(void* to, Address from, std::size_t size) {
-  contents().copy(to, pointer_to(from), size);
-  return kSuccess;
-}
-MEMEST_CALL Status cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t size, Handle) {
-  return cuMemcpyHtoD_v2(to, from, size);
-}
-MEMEST_CALL Status cuMemcpyDtoHAsync_v2(void* to, Address from, std::size_t size, Handle) {
-  return cuMemcpyDtoH_v2(to, from, size);
-}
-MEMEST_CALL Status cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t size, Handle) {
-  contents().copy(pointer_to(to), pointer_to(from), size);
-  return kSuccess;
+  return cudaMemcpy(to, pointer_to(from), size, kAnyDirection);
 }
 MEMEST_CALL Status cuMemsetD32Async(Address pointer, unsigned, std::size_t words, Handle) {
   contents().forget(pointer_to(pointer), words * sizeof(unsigned));

@@ -3,9 +3,16 @@
 #include "abi/calls.hpp"
 #include "device/journal.hpp"
 #include "device/memory.hpp"
+#include "device/work.hpp"
 
 using namespace memest::record;
 
 MEMEST_CALL void memest_record_listen_to_reads(ReadListener listener) { listen_to_reads(listener); }
 MEMEST_CALL std::size_t memest_record_device_peak(int device) { return memory().peak(device); }
 MEMEST_CALL std::size_t memest_record_failed_allocations() { return memory().failures(); }
+MEMEST_CALL void memest_record_watch_work(int on) { work().watch(on != 0); }
+MEMEST_CALL void memest_record_mark_work(const char* name) { work().mark(name); }
+MEMEST_CALL int memest_record_write_work(const char* path) { return work().write(path) ? 1 : 0; }
+MEMEST_CALL void memest_record_listen_to_full_work(FullListener listener) {
+  work().listen_to_full(listener);
+}

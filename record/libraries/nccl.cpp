@@ -10,6 +10,7 @@
 #include "device/contents.hpp"
 #include "device/handles.hpp"
 #include "device/memory.hpp"
+#include "device/work.hpp"
 
 MEMEST_CALL memest::record::Status cudaMalloc(void** pointer, std::size_t size);
 MEMEST_CALL memest::record::Status cudaFree(void* pointer);
@@ -55,6 +56,12 @@ Communicator communicator_of(Handle handle) {
 std::size_t size_of(int type) {
   constexpr std::array<std::size_t, 12> kSizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return kSizes.at(static_cast<std::size_t>(type));
+}
+
+void tell(const char* operation, std::size_t bytes, Handle communicator, Handle stream) {
+  if (work().watches()) {
+    work().message(operation, bytes, communicator_of(communicator).ranks, stream);
+  }
 }
 
 /// Ranks that are not the root of a reduction receive nothing.
@@ -124,28 +131,46 @@ MEMEST_CALL Status ncclMemAlloc(void** pointer, std::size_t size) {
 MEMEST_CALL Status ncclMemFree(void* pointer) { return cudaFree(pointer); }
 
 MEMEST_CALL Status ncclAllGather(const void* from, void* to, std::size_t count, int type,
-                                 Handle communicator, Handle) {
+                                 Handle communicator, Handle stream) {
   const std::size_t bytes = count * size_of(type);
-  for (int rank = 0; rank < communicator_of(communicator).ranks; ++rank) {
-    deliver(static_cast<char*>(to) + static_cast<std::size_t>(rank) * bytes, from, bytes);
+  const auto ranks = static_cast<std::size_t>(communicator_of(communicator).ranks);
+  tell("all_gather", ranks * bytes, communicator, stream);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    deliver(static_cast<char*>(to) + rank * bytes, from, bytes);
   }
   return kSuccess;
 }
 MEMEST_CALL Status ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int,
-                                     Handle communicator, Handle) {
+                                     Handle communicator, Handle stream) {
   const std::size_t bytes = count * size_of(type);
-  const auto rank = static_cast<std::size_t>(communicator_of(communicator).rank);
-  return deliver(to, static_cast<const char*>(from) + rank * bytes, bytes);
+  const Communicator group = communicator_of(communicator);
+  tell("reduce_scatter", static_cast<std::size_t>(group.ranks) * bytes, communicator, stream);
+  return deliver(to, static_cast<const char*>(from) + static_cast<std::size_t>(group.rank) * bytes,
+                 bytes);
 }
 MEMEST_CALL Status ncclAllReduce(const void* from, void* to, std::size_t count, int type, int,
-                                 Handle, Handle) {
+                                 Handle communicator, Handle stream) {
+  tell("all_reduce", count * size_of(type), communicator, stream);
   return deliver(to, from, count * size_of(type));
 }
 MEMEST_CALL Status ncclBroadcast(const void* from, void* to, std::size_t count, int type, int,
-                                 Handle, Handle) {
+                                 Handle communicator, Handle stream) {
+  tell("broadcast", count * size_of(type), communicator, stream);
   return deliver(to, from, count * size_of(type));
 }
 MEMEST_CALL Status ncclReduce(const void* from, void* to, std::size_t count, int type, int, int,
-                              Handle, Handle) {
+                              Handle communicator, Handle stream) {
+  tell("reduce", count * size_of(type), communicator, stream);
   return deliver(to, from, count * size_of(type));
+}
+/// What a peer sends is not known.
+MEMEST_CALL Status ncclSend(const void*, std::size_t count, int type, int, Handle communicator,
+                            Handle stream) {
+  tell("send", count * size_of(type), communicator, stream);
+  return kSuccess;
+}
+MEMEST_CALL Status ncclRecv(void*, std::size_t count, int type, int, Handle communicator,
+                            Handle stream) {
+  tell("recv", count * size_of(type), communicator, stream);
+  return kSuccess;
 }

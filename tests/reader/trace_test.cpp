@@ -84,6 +84,78 @@ TEST_CASE("a trace that is not there is the environment's failure") {
   CHECK(read_trace(".").diagnostics().front().message == "this is a directory");
 }
 
+TEST_CASE("a recording tells the work of a step, with its operators") {
+  const Checked<Recording> read = read_recording(std::make_shared<const SourceText>(
+      SourceText{"run.memrec",
+                 "# allocator trace 1\n# total: 1000000\n# work: step2\n"
+                 "w o 1 aten::add bf16[4,:8,16] {2*fp32[8];int64[]} 0.5 - True > bf16[4,8,16]\n"
+                 "w n 0 add_kernel<float>\n"
+                 "w k 1 0 1 0 8 2 1 128\n"
+                 "w g 0 3 1 14 0 nt+~ 16 32 64 2\n"
+                 "w e 5 3\nw t 5 0\nw h stream 3\nw h all\n"
+                 "w c 0 3 0 all_gather 4096 8\n"
+                 "w m 0 0 0 h2d_pageable 64\n"
+                 "w = step2.backward\n# work: cut off\n"}));
+  REQUIRE(read.ok());
+  REQUIRE(read.value().work);
+  const RecordedWork& work = *read.value().work;
+  CHECK(work.of == "step2");
+  CHECK(work.cut_off);
+  CHECK(work.kernels == std::vector<std::string>{"add_kernel<float>"});
+  REQUIRE(work.operators.size() == 2);
+  const RecordedOperator& add = work.operators[1];
+  CHECK(add.name == "aten::add");
+  REQUIRE(add.tensors(0).size() == 1);
+  CHECK(add.tensors(0)[0].elements() == 4 * 8 * 16);
+  CHECK(add.tensors(0)[0].bytes() == Bytes(2 * 4 * 16));
+  REQUIRE(add.tensors(1).size() == 2);
+  CHECK(add.tensors(1)[0].bytes() == Bytes(2 * 4 * 8));
+  CHECK(add.tensors(1)[1].bytes() == Bytes(8));
+  CHECK(add.number(2) == 0.5);
+  CHECK(add.tensors(3).empty());
+  CHECK(add.number(4) == 1);
+  CHECK(add.results.size() == 1);
+  REQUIRE(work.items.size() == 9);
+  CHECK(work.items[0].thread == 1);
+  CHECK(std::get<RecordedKernel>(work.items[0].what).grid[1] == 2);
+  const auto& product = std::get<RecordedProduct>(work.items[1].what);
+  CHECK(work.items[1].stream == 3);
+  CHECK(product.operand == DType::bf16);
+  CHECK(product.result == DType::fp32);
+  CHECK(!product.transposes_a);
+  CHECK(product.transposes_b);
+  CHECK(product.accumulates);
+  CHECK(product.tensor_float);
+  CHECK(product.batch == 2);
+  CHECK(std::get<EventAwaited>(work.items[3].what).event == 5);
+  CHECK(std::get<HostWait>(work.items[4].what).target == HostWait::For::stream);
+  CHECK(std::get<HostWait>(work.items[5].what).target == HostWait::For::device);
+  CHECK(std::get<RecordedMessage>(work.items[6].what).ranks == 8);
+  CHECK(std::get<RecordedCopy>(work.items[7].what).path == CopyPath::h2d_pageable);
+  CHECK(std::get<WorkMark>(work.items[8].what).name == "step2.backward");
+}
+
+TEST_CASE("a line of work that says too little, or names what no line has told, is refused") {
+  const auto mistake_of = [](const std::string& line) {
+    const Checked<Recording> read = read_recording(std::make_shared<const SourceText>(SourceText{
+        "run.memrec", "# allocator trace 1\n# total: 1000000\n# work: step2\n" + line + "\n"}));
+    REQUIRE(!read.ok());
+    return read.diagnostics().front().message;
+  };
+  CHECK(mistake_of("w x 1") == "unknown work '1'");
+  CHECK(mistake_of("w k 0 0 0 0 1 1 1") ==
+        "'w k' is written w k THREAD STREAM OPERATOR KERNEL X Y Z THREADS");
+  CHECK(mistake_of("w k 0 0 0 7 1 1 1 128") == "no line has said what kernel 7 is");
+  CHECK(mistake_of("w c 0 0 3 all_gather 4096 8") == "no line has said what operator 3 is");
+  CHECK(mistake_of("w c 0 0 0 all_get 4096 8") == "unknown message 'all_get'");
+  CHECK(mistake_of("w o 2 aten::add > bf16[4]") == "numbers count up, and the next is 1");
+  CHECK(mistake_of("w o 1 aten::add bf16[4,x] > bf16[4]") ==
+        "expected a tensor as bf16[4,64], a number or -, not 'bf16[4,x]'");
+  CHECK(mistake_of("w m 0 0 0 d2d -4") == "expected a whole number, not '-4'");
+  CHECK(mistake_of("w g 0 0 0 99 14 nt 1 1 1 1") == "unknown type of cudaDataType_t '99'");
+  CHECK(mistake_of("w g 0 0 0 14 14 xy 1 1 1 1") == "a layout is tn, nn or nt, not 'xy'");
+}
+
 TEST_CASE("a recording says which place asked for each allocation, and what was read back") {
   const Checked<Recording> read =
       read_recording(std::make_shared<const SourceText>(SourceText{"run.memrec",

@@ -44,6 +44,28 @@ int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, i
                       void* communicator, void* stream);
 int ncclCommInitRankScalable(void** communicator, int ranks, int rank, int ids, void* id,
                              void* configuration);
+int cudaEventRecord(void* event, void* stream);
+int cudaStreamWaitEvent(void* stream, void* event, unsigned flags);
+int cudaDeviceSynchronize();
+int cublasCreate_v2(void** library);
+int cublasSetStream_v2(void* library, void* stream);
+int cublasGemmEx(void* library, int transpose_a, int transpose_b, int m, int n, int k,
+                 const void* alpha, const void* a, int a_type, int lda, const void* b, int b_type,
+                 int ldb, const void* beta, void* c, int c_type, int ldc, int compute,
+                 int algorithm);
+int cublasLtMatmulDescCreate(void** multiplication, int compute, int scale);
+int cublasLtMatmulDescSetAttribute(void* multiplication, int attribute, const void* value,
+                                   std::size_t size);
+int cublasLtMatrixLayoutCreate(void** layout, int type, std::uint64_t rows, std::uint64_t columns,
+                               std::int64_t leading);
+int cublasLtMatmul(void* library, void* multiplication, const void* alpha, const void* a,
+                   void* a_layout, const void* b, void* b_layout, const float* beta, const void* c,
+                   void* c_layout, void* d, void* d_layout, const void* algorithm, void* workspace,
+                   std::size_t bytes, void* stream);
+int InitializeInjectionNvtx2(const void* (*export_table)(std::uint32_t));
+void memest_record_watch_work(int on);
+void memest_record_mark_work(const char* name);
+int memest_record_write_work(const char* path);
 int cusolverDnSgetrf_bufferSize();
 int cudnnGetConvolutionForwardWorkspaceSize();
 std::size_t memest_record_device_peak(int device);
@@ -238,6 +260,135 @@ TEST_CASE("a question without an answer fails, and the journal names it once") {
   CHECK(unanswered ==
         std::vector<std::string>{"unanswered cusolverDnSgetrf_bufferSize",
                                  "unanswered cudnnGetConvolutionForwardWorkspaceSize"});
+}
+
+// --- What the program asks for -----------------------------------------------------------------
+
+/// What was written while it is there.
+class Watched {
+ public:
+  Watched() { memest_record_watch_work(1); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  ~Watched() { memest_record_watch_work(0); }
+
+  [[nodiscard]] std::vector<std::string> lines() const {
+    const std::string path =
+        (std::filesystem::temp_directory_path() / "memest_record_test_work").string();
+    REQUIRE(memest_record_write_work(path.c_str()) == 1);
+    std::ifstream file(path);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    std::filesystem::remove(path);
+    return lines;
+  }
+};
+
+/// NVTX of a program that no tool has injected itself into.
+int (*pushed)(const char*) = nullptr;
+int (*popped)() = nullptr;
+const void* nvtx_tables(std::uint32_t) {
+  using Function = void (*)();
+  static Function* functions[16];
+  static Function known[16];
+  for (std::size_t i = 0; i < 16; ++i) functions[i] = &known[i];
+  struct Callbacks {
+    std::size_t size;
+    int (*functions_of)(int, Function***, unsigned*);
+  };
+  static const Callbacks callbacks{sizeof(Callbacks), [](int, Function*** table, unsigned* size) {
+                                     *table = functions;
+                                     *size = 16;
+                                     return 1;
+                                   }};
+  pushed = reinterpret_cast<int (*)(const char*)>(known[9]);
+  popped = reinterpret_cast<int (*)()>(known[11]);
+  return &callbacks;
+}
+
+TEST_CASE("a kernel is told with its name, its operator and its stream, while somebody watches") {
+  static const char stub = 0;
+  __cudaRegisterFunction(nullptr, &stub, nullptr, "_Z3addPf", 0, nullptr, nullptr, nullptr, nullptr,
+                         nullptr);
+  void* side = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&side, 1) == 0);
+  const auto launched = [&](void* stream) {
+    void* arguments[] = {nullptr};
+    REQUIRE(cudaLaunchKernel(&stub, {4, 2, 1}, {32, 4, 1}, arguments, 0, stream) == 0);
+  };
+  launched(nullptr);  // before anybody does
+  REQUIRE(InitializeInjectionNvtx2(&nvtx_tables) == 1);
+  nvtx_tables(1);
+  const Watched watched;
+  pushed("aten::add, seq = 3, op_id = 41");
+  launched(nullptr);
+  pushed("a range of the program's own");
+  launched(side);
+  popped();
+  popped();
+  launched(reinterpret_cast<void*>(2));  // cudaStreamPerThread
+  memest_record_mark_work("step1.forward");
+  CHECK(watched.lines() == std::vector<std::string>{"w n 0 _Z3addPf", "w k 0 0 41 0 4 2 1 128",
+                                                    "w k 0 1 41 0 4 2 1 128",
+                                                    "w k 0 0 0 0 4 2 1 128", "w = step1.forward"});
+}
+
+TEST_CASE("products are told by cuBLAS' arguments, and by cuBLASLt's descriptors") {
+  constexpr int kBrainHalf = 14;
+  constexpr int kSingle = 68;  // CUBLAS_COMPUTE_32F
+  const float one = 1;
+  const float zero = 0;
+  void* library = nullptr;
+  REQUIRE(cublasCreate_v2(&library) == 0);
+  REQUIRE(cublasSetStream_v2(library, nullptr) == 0);
+  const Watched watched;
+  for (const float* beta : {&zero, &one}) {
+    cublasGemmEx(library, 1, 0, 16, 32, 64, &one, nullptr, kBrainHalf, 64, nullptr, kBrainHalf, 64,
+                 beta, nullptr, kBrainHalf, 16, kSingle, 0);
+  }
+  void* multiplication = nullptr;
+  void* a = nullptr;
+  void* b = nullptr;
+  void* d = nullptr;
+  const int transposed = 1;
+  REQUIRE(cublasLtMatmulDescCreate(&multiplication, kSingle, 0) == 0);
+  REQUIRE(cublasLtMatmulDescSetAttribute(multiplication, 3, &transposed, sizeof transposed) == 0);
+  REQUIRE(cublasLtMatrixLayoutCreate(&a, kBrainHalf, 64, 16, 64) == 0);
+  REQUIRE(cublasLtMatrixLayoutCreate(&b, kBrainHalf, 64, 32, 64) == 0);
+  REQUIRE(cublasLtMatrixLayoutCreate(&d, 0, 16, 32, 16) == 0);
+  cublasLtMatmul(library, multiplication, &one, nullptr, a, nullptr, b, &zero, nullptr, d, nullptr,
+                 d, nullptr, nullptr, 0, nullptr);
+  CHECK(watched.lines() == std::vector<std::string>{"w g 0 0 0 14 14 tn 16 32 64 1",
+                                                    "w g 0 0 0 14 14 tn+ 16 32 64 1",
+                                                    "w g 0 0 0 14 0 tn 16 32 64 1"});
+}
+
+TEST_CASE("waits, copies and messages are told in their order") {
+  void* side = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&side, 1) == 0);
+  void* const device = allocated(64);
+  std::int64_t host = 0;
+  int event = 0;
+  void* group = nullptr;
+  REQUIRE(ncclCommInitRankScalable(&group, 4, 1, 0, nullptr, nullptr) == 0);
+  const Watched watched;
+  cudaMemcpy(device, &host, sizeof host, kHostToDevice);
+  cudaEventRecord(&event, nullptr);
+  cudaStreamWaitEvent(side, &event, 0);
+  ncclReduceScatter(device, device, 2, kInt64, 0, group, side);
+  cudaDeviceSynchronize();
+  const std::vector<std::string> lines = watched.lines();
+  REQUIRE(lines.size() == 6);
+  CHECK(lines[0] == "w m 0 0 0 h2d_pageable 8");
+  CHECK(lines[1] == "w h stream 0");
+  const std::string number = lines[2].substr(4, lines[2].find(' ', 4) - 4);
+  const std::string stream = lines[3].substr(lines[3].rfind(' ') + 1);
+  CHECK(lines[2] == "w e " + number + " 0");
+  CHECK(lines[3] == "w t " + number + " " + stream);
+  CHECK(stream != "0");
+  CHECK(lines[4] == "w c 0 " + stream + " 0 reduce_scatter 64 4");
+  CHECK(lines[5] == "w h all");
+  cudaFree(device);
 }
 
 }  // namespace

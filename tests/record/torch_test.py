@@ -91,6 +91,29 @@ class Programs(unittest.TestCase):
                 replayed = subprocess.run([MEMEST, "replay", *files], capture_output=True, text=True)
                 self.assertEqual(replayed.returncode, 0, replayed.stdout)
 
+    def test_a_step_has_the_flops_that_pytorch_counts(self):
+        answer, printed = record([], "scripts/flops.py")
+        counted = int(printed.split("flops ")[1].split()[0])
+        time = answer["processes"][0]["time"]
+        self.assertEqual((time["of"], time["flops"]), ("step2", counted))
+        self.assertEqual(time["unknown"], [])
+        self.assertEqual(sum(row["flops"] for row in time["operators"]), counted)
+        rows = {row["name"]: row for row in time["operators"]}
+        # Weights, gradients and two moments in bf16 are read, all but the gradients written.
+        parameters = (3 * 64 + 1) * 128 + (128 * 9 + 1) * 128 + 129 * 384 + 128 * 512 + 513 * 128
+        self.assertEqual(rows["aten::_fused_adamw_"]["bytes"], 7 * 2 * parameters)
+        self.assertLess(time["step_seconds_low"], time["step_seconds"])
+        self.assertLess(time["step_seconds"], time["step_seconds_high"])
+
+    def test_messages_between_ranks_are_told(self):
+        answer, _ = record(["--world", "8"], "scripts/fsdp.py", "2")
+        rows = {row["name"]: row for row in answer["processes"][0]["time"]["operators"]}
+        self.assertIn("all_gather", rows)
+        self.assertIn("reduce_scatter", rows)
+
+    def test_a_profiler_of_the_program_goes_first(self):
+        record([], "scripts/profiled.py")
+
     def test_a_graph_is_captured(self):
         answer, _ = record([], "scripts/cuda_graph.py")
         self.assertTrue(answer["processes"][0]["phases"])

@@ -1,15 +1,17 @@
 // The answer of `memest record`: what a program took on a device that computes nothing, when, and
-// which of its lines asked for it.
+// which of its lines asked for it; and the time of a step.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "memest/memory/recorded_peaks.hpp"
 #include "memest/memory/recorded_use.hpp"
 #include "memest/report/report.hpp"
 #include "memest/spec/allocator_trace.hpp"
+#include "memest/time/recorded_time.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {
@@ -21,6 +23,8 @@ struct ProcessRun {
   RecordedMoment peak;
   std::optional<RecordedFailure> failure;
   std::vector<PlaceGrowth> growing;
+  /// The time of the step whose work was recorded, or why it has none; nothing where no work was.
+  std::variant<std::monostate, RecordedTime, Unavailable> time;
   std::string file;  ///< its recording; empty where none was asked for
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "memest/spec/allocator.hpp"
+#include "memest/spec/recording/recorded_work.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {
@@ -125,7 +126,8 @@ struct Recording {
   /// context. Absent where the process did not come to its end.
   std::optional<Bytes> device_peak;
   std::vector<DeviceRead> reads;
-  bool stopped = false;  ///< behind the steps that were asked for
+  bool stopped = false;              ///< behind the steps that were asked for
+  std::optional<RecordedWork> work;  ///< of one step, where it was watched
 };
 
 }  // namespace memest

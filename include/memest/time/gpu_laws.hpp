@@ -49,6 +49,10 @@ class GpuLaws {
   /// The price of a call under sustained load. A product loses `load` of what it loses to the limit
   /// of power in a step of nothing else.
   [[nodiscard]] CallPrice price(const KernelShape& call, double load = 1) const;
+  /// The price of a kernel that does nothing.
+  [[nodiscard]] CallPrice price_of_empty() const {
+    return {.fast = launch_, .expected = launch_, .slow = launch_, .origin = {}};
+  }
   /// That load where products take `share` of the time of a step's kernels: 1 where nobody measured
   /// how it depends on that.
   [[nodiscard]] double load_of_products(double share) const;

@@ -7,6 +7,7 @@ import sys
 
 from memest_recorder.places import here
 from memest_recorder.trace import Mark, Trace
+from memest_recorder.work import WorkWatch
 
 # A marker's key, and where torch.cuda.memory_stats() has it.
 STATISTICS = {
@@ -46,6 +47,7 @@ class Recorder:
         self.steps = int(os.environ.get("MEMEST_RECORD_STEPS", "0"))
         self.begin_history()
         self.wrap()
+        self.work = WorkWatch(torch, self.library)
         atexit.register(self.end)
         self.leave = os._exit  # which some programs end with, and which calls nothing that is registered
         os._exit = self.end_and_leave
@@ -101,6 +103,7 @@ class Recorder:
 
     def end_phase(self, name):
         self.mark(f"= step{self.step}.{name}")
+        self.work.mark(f"step{self.step}.{name}")
 
     def begin_step(self):
         """A step begins with what follows an optimizer: its end is known when the next backward or optimizer comes."""
@@ -108,6 +111,7 @@ class Recorder:
             return
         self.stepped = False
         self.step += 1
+        self.work.before_step(self.step)
 
     def before_backward(self):
         self.backwards += 1
@@ -129,6 +133,7 @@ class Recorder:
         if self.optimizers == 0:
             self.end_phase("optimizer")
             self.stepped = True
+            self.work.after_optimizer(self.step)
             self.drain()
 
     def stop_behind_last_step(self):
@@ -198,9 +203,11 @@ class Recorder:
         atexit.unregister(self.end)
         self.library.memest_record_listen_to_reads(None)
         reads = [f"# read: {count} {size} {first} {place}" for (place, size, first), count in self.reads.items()]
+        self.work.stop()
+        own = [*reads, *self.work.lines()]  # of the process: its first device tells them
         for trace in self.traces.values():
-            trace.close([*lines, *reads])
-            reads = []  # of the process: its first device tells them
+            trace.close([*lines, *own])
+            own = []
 
 
 def start(torch):

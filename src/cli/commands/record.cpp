@@ -11,21 +11,18 @@
 #include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/read_trace.hpp"
+#include "memest/reader/residuals.hpp"
 #include "memest/report/record_report.hpp"
 #include "memest/units/text.hpp"
 
 namespace memest {
 namespace {
 
-constexpr const char* kDefaultGpu = "h100-sxm-80gb";
-
-/// The GPU of --gpu with the memory of --memory.
-Checked<NullDevice> device_of(const Arguments& arguments) {
-  const Checked<GpuSpec> gpu = find_gpu(arguments.gpu.empty() ? kDefaultGpu : arguments.gpu);
-  if (!gpu.ok()) return gpu.diagnostics();
-  std::optional<NullDevice> device = null_device_of(gpu.value());
+/// The GPU with the memory of --memory.
+Checked<NullDevice> device_of(const GpuSpec& gpu, const Arguments& arguments) {
+  std::optional<NullDevice> device = null_device_of(gpu);
   if (!device) {
-    return mistake(gpu.value().name +
+    return mistake(gpu.name +
                        " cannot be pretended: memest record stands in for GPUs that "
                        "run CUDA",
                    "memest gpus lists them, with their compute capability");
@@ -72,8 +69,17 @@ std::string file_of(const std::string& output, std::size_t process) {
   return (path.parent_path() / name).string();
 }
 
-ProcessRun process_of(Recording recording) {
+std::variant<std::monostate, RecordedTime, Unavailable> time_on(const Hardware& hardware,
+                                                                const Recording& recording) {
+  if (!recording.work || recording.work->items.empty()) return {};
+  auto time = time_of(*recording.work, hardware, find_source_margins().step);
+  if (auto* known = std::get_if<RecordedTime>(&time)) return std::move(*known);
+  return std::get<Unavailable>(std::move(time));
+}
+
+ProcessRun process_of(Recording recording, const Hardware& hardware) {
   ProcessRun process;
+  process.time = time_on(hardware, recording);
   process.peaks = peaks_of(recording.trace);
   process.peak = peak_moment(recording.trace);
   process.failure = failure_of(recording.trace);
@@ -84,6 +90,7 @@ ProcessRun process_of(Recording recording) {
 
 /// The program's processes, and their recordings as files.
 Checked<std::vector<ProcessRun>> read_processes(const RunFolder& folder, const std::string& output,
+                                                const Hardware& hardware,
                                                 std::vector<FileBesideAnswer>& files) {
   std::vector<ProcessRun> processes;
   for (const std::filesystem::path& path : folder.traces()) {
@@ -93,7 +100,7 @@ Checked<std::vector<ProcessRun>> read_processes(const RunFolder& folder, const s
         std::make_shared<const SourceText>(SourceText{path.filename().string(), text}));
     if (!recording.ok()) return recording.diagnostics();
     if (recording.value().trace.allocations == 0) continue;
-    processes.push_back(process_of(std::move(recording).value()));
+    processes.push_back(process_of(std::move(recording).value(), hardware));
     const std::string file = file_of(output, processes.size() - 1);
     processes.back().file = file;
     if (!file.empty()) files.push_back({file, std::move(text)});
@@ -124,7 +131,9 @@ void refuse_real_gpu(const Arguments& arguments) {
 }  // namespace
 
 Outcome run_record(const Arguments& arguments, const Surroundings& surroundings) {
-  const Checked<NullDevice> device = device_of(arguments);
+  const Checked<GpuSpec> gpu = find_gpu(arguments.gpu.empty() ? kDefaultGpu : arguments.gpu);
+  if (!gpu.ok()) return refused(gpu.diagnostics());
+  const Checked<NullDevice> device = device_of(gpu.value(), arguments);
   if (!device.ok()) return refused(device.diagnostics());
   refuse_real_gpu(arguments);
   const RunFolder folder;
@@ -144,8 +153,10 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
   program.unanswered = journal_lines(journal, "unanswered");
   program.taken_as_0 = journal_lines(journal, "zero");
   Outcome outcome;
+  Hardware hardware;
+  hardware.gpu = gpu.value();
   Checked<std::vector<ProcessRun>> processes =
-      read_processes(folder, arguments.output, outcome.files);
+      read_processes(folder, arguments.output, hardware, outcome.files);
   if (!processes.ok()) return refused(processes.diagnostics());
   program.processes = std::move(processes).value();
   if (program.processes.empty() && came_to_its_end(program) &&

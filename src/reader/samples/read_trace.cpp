@@ -11,6 +11,7 @@
 #include "reader/samples/snapshot.hpp"
 #include "reader/samples/trace_operations.hpp"
 #include "reader/samples/trace_places.hpp"
+#include "reader/samples/work_lines.hpp"
 #include "reader/text/gzip.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -62,6 +63,7 @@ class TraceReader {
       refuse({}, "the trace's context is more than the device has", "");
     }
     if (!diagnostics_.empty()) return std::move(diagnostics_);
+    recording_.work = work_.take();
     return std::move(recording_);
   }
 
@@ -81,13 +83,14 @@ class TraceReader {
     if (words_.front().text == "=") return read_marker();
     if (words_.front().text == "p") return define_place(whole);
     if (words_.front().text == "@") return choose_place();
+    if (words_.front().text == "w") return work_.read(words_, diagnostics_);
     const auto* const operation =
         std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& row) {
           return words_.front().text == std::string_view(&row.letter, 1);
         });
     if (operation == kOperations.end()) {
       return refuse(words_.front(), "unknown event " + quote(words_.front().text),
-                    "known are a, f, q, o, e, r, S, s, M, U, l, p, @ and =");
+                    "known are a, f, q, o, e, r, S, s, M, U, l, p, w, @ and =");
     }
     read_event(*operation);
   }
@@ -134,6 +137,8 @@ class TraceReader {
       }
     } else if (key == "read") {
       read_read(value);
+    } else if (key == "work") {
+      work_.begin(value);
     }
   }
 
@@ -340,6 +345,7 @@ class TraceReader {
   Recording recording_;
   AllocatorTrace& trace_ = recording_.trace;
   TracePlaces places_;
+  WorkLines work_;
   Diagnostics diagnostics_;
   std::int32_t line_ = 0;
   std::vector<PlacedText> words_;

@@ -11,6 +11,7 @@
 #include "report/pages/nouns.hpp"
 #include "report/record/phase_text.hpp"
 #include "report/record/record_json.hpp"
+#include "report/record/work_report.hpp"
 
 namespace memest {
 namespace {
@@ -158,6 +159,7 @@ void add_process(const ProgramRun& program, const ProcessRun& process, Page& pag
     page.parts.emplace_back(std::move(phases));
   }
   for (Part& part : growth_of(process)) page.parts.push_back(std::move(part));
+  for (Part& part : time_parts(process, program.gpu)) page.parts.push_back(std::move(part));
   for (Part& part : assumptions_of(process)) page.parts.push_back(std::move(part));
 }
 

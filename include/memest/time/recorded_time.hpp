@@ -1,0 +1,64 @@
+// FLOPs, traffic and time of a recorded step: each piece of work by the laws of a GPU, in the
+// streams that the program gave it to, behind what they wait for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/job.hpp"
+#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/time/gpu_laws.hpp"
+#include "memest/units/quantity.hpp"
+
+namespace memest {
+
+/// Kinds of work by what bounds them. `unknown` are kernels of which nothing but their name is
+/// known: they take the time of an empty one.
+enum class WorkClass : std::uint8_t {
+  product,
+  attention,
+  convolution,
+  memory,
+  message,
+  copy,
+  unknown
+};
+/// "products", "attention", ...
+std::string_view name_of(WorkClass kind);
+
+/// The sum over calls of one kind, or of one operator.
+struct RecordedWorkTime {
+  std::string name;
+  std::int64_t calls = 0;
+  Flops flops;  ///< as torch's FlopCounterMode counts: no causal halving
+  Bytes bytes;  ///< read and written, or sent
+  Seconds seconds;
+};
+
+/// The time of one process's step.
+struct RecordedTime {
+  Seconds step;
+  Seconds low;
+  Seconds high;
+  Seconds device;  ///< of `step`, that the busiest stream works
+  Seconds host;    ///< that the host takes to ask for all of it, without its waits
+  std::int64_t launches = 0;
+  Flops flops;
+  double utilisation = 0;                   ///< of `flops` over the peak; 0 where that is not known
+  std::vector<RecordedWorkTime> kinds;      ///< longest first
+  std::vector<RecordedWorkTime> operators;  ///< the same work by operator
+  std::vector<std::string> unknown;         ///< kernels of WorkClass::unknown, by name
+  LawOrigin origin;                         ///< of the laws behind most of it
+};
+
+/// The time of a step that others like it stand around. `hardware` has the GPU type and how many
+/// share a node; `published` is what whole runs were off by. Unavailable where the GPU has no
+/// memory bandwidth or no link that the step needs. Throws OverflowError.
+std::variant<RecordedTime, Unavailable> time_of(const RecordedWork& work, const Hardware& hardware,
+                                                const SourceMargin& published);
+
+}  // namespace memest

@@ -1,0 +1,85 @@
+"""Operators of PyTorch's execution trace (torch.profiler.ExecutionTraceObserver) as lines of a recording."""
+
+import json
+
+DTYPES = {
+    "float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16",
+    "c10::Float8_e4m3fn": "fp8", "c10::Float8_e5m2": "fp8", "c10::Float8_e4m3fnuz": "fp8", "c10::Float8_e5m2fnuz": "fp8",
+    "signed char": "int8", "unsigned char": "uint8", "int": "int32", "long int": "int64", "long": "int64", "short int": "int16",
+    "short": "int16", "bool": "bool", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
+}
+
+
+class Operators:
+    """Tells an operator by its RecordFunction handle, each once."""
+
+    def __init__(self, path):
+        self.nodes = {}
+        self.told = {}
+        try:
+            with open(path) as file:
+                nodes = json.load(file)["nodes"]
+        except (OSError, ValueError, KeyError):  # the observer could not write it, or did not come to its end
+            return
+        for node in nodes:
+            attributes = {attribute["name"]: attribute["value"] for attribute in node.get("attrs", ())}
+            if attributes.get("rf_id"):
+                self.nodes[attributes["rf_id"]] = (node, attributes)
+
+    def tell(self, handle, first):
+        """The number of the operator, from `first` on by their appearance, and its line; no line where it was told before."""
+        if handle in self.told:
+            return self.told[handle], None
+        number = self.told[handle] = first + len(self.told)
+        node, attributes = self.nodes.get(handle, ({"name": "?"}, {}))
+        return number, f"w o {number} {line_of(node, attributes)}"
+
+
+def line_of(node, attributes):
+    words = [node["name"].replace(" ", "_")]
+    words += values_of(node.get("inputs", {}))
+    words.append(">")
+    words += [word for word in values_of(node.get("outputs", {})) if "[" in word]
+    if "global_rank_stride" in attributes:  # a message: where its ranks lie
+        words.append(f"stride={attributes['global_rank_stride']}")
+    return " ".join(words)
+
+
+def values_of(side):
+    words = []
+    for value, shape, dtype, stride in zip(
+        side.get("values", ()), side.get("shapes", ()), side.get("types", ()), side.get("strides") or [None] * len(side.get("values", ()))
+    ):
+        add(words, value, shape, dtype, stride)
+    return words
+
+
+def add(words, value, shape, dtype, stride):
+    if dtype.startswith("Tensor("):
+        words.append(tensor_of(value, shape, dtype[len("Tensor("):-1], stride))
+    elif dtype.startswith("GenericList[Tensor"):
+        inner = dtype[len("GenericList["):-1].split(",")
+        strides = stride or [None] * len(inner)
+        words.append(tensors_of([tensor_of(*one) for one in zip(value, shape, [name[len("Tensor("):-1] for name in inner], strides)]))
+    elif dtype in ("Bool", "Int", "Double"):
+        words.append(str(value))
+    else:
+        words.append("-")
+
+
+def tensor_of(value, shape, dtype, stride):
+    """A size that a tensor repeats, with a stride of 0, has a colon before it; "-" for a tensor of the host."""
+    device = value[5] if isinstance(value, list) and len(value) > 5 else ""
+    if not device.startswith("cuda"):
+        return "-"
+    strides = stride if stride and len(stride) == len(shape) else [1] * len(shape)
+    sizes = ",".join(f":{size}" if step == 0 and size > 1 else str(size) for size, step in zip(shape, strides))
+    return f"{DTYPES.get(dtype, 'uint8')}[{sizes}]"
+
+
+def tensors_of(tensors):
+    """A list of tensors: how many of each kind, as foreach operators have hundreds."""
+    counts = {}
+    for tensor in tensors:
+        counts[tensor] = counts.get(tensor, 0) + 1
+    return "{" + ";".join(f"{count}*{tensor}" for tensor, count in counts.items() if tensor != "-") + "}"

@@ -1,0 +1,71 @@
+#include "time/recorded/step_clock.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace memest {
+namespace {
+
+/// Seconds since the first step began.
+class StepClock {
+ public:
+  void run(const RecordedWork& work, const ItemSeconds& seconds) {
+    for (std::size_t i = 0; i < work.items.size(); ++i) {
+      const WorkItem& item = work.items[i];
+      if (const auto* event = std::get_if<EventRecorded>(&item.what)) {
+        at(events_, event->event) = at(streams_, item.stream);
+      } else if (const auto* awaited = std::get_if<EventAwaited>(&item.what)) {
+        double& stream = at(streams_, item.stream);
+        stream = std::max(stream, at(events_, awaited->event));
+      } else if (const auto* wait = std::get_if<HostWait>(&item.what)) {
+        host_ = std::max(host_, reached(*wait));
+      } else if (!std::holds_alternative<WorkMark>(item.what)) {
+        host_ += seconds.host[i];
+        double& stream = at(streams_, item.stream);
+        stream = std::max(stream, host_) + seconds.device[i];
+      }
+    }
+  }
+
+  /// When host and device are done.
+  [[nodiscard]] double end() const {
+    double end = host_;
+    for (const double stream : streams_) end = std::max(end, stream);
+    return end;
+  }
+
+ private:
+  static double& at(std::vector<double>& times, std::size_t number) {
+    if (number >= times.size()) times.resize(number + 1);
+    return times[number];
+  }
+
+  double reached(const HostWait& wait) {
+    switch (wait.target) {
+      case HostWait::For::event:
+        return at(events_, wait.number);
+      case HostWait::For::stream:
+        return at(streams_, wait.number);
+      case HostWait::For::device:
+        return end();
+    }
+    return host_;  // no other value is made
+  }
+
+  double host_ = 0;
+  std::vector<double> streams_;
+  std::vector<double> events_;
+};
+
+}  // namespace
+
+double period_of(const RecordedWork& work, const ItemSeconds& seconds) {
+  // The first step begins with nothing to wait for; the second finds what the first has left.
+  StepClock clock;
+  clock.run(work, seconds);
+  const double first = clock.end();
+  clock.run(work, seconds);
+  return clock.end() - first;
+}
+
+}  // namespace memest
