@@ -26,13 +26,21 @@ class Operators:
             if attributes.get("rf_id"):
                 self.nodes[attributes["rf_id"]] = (node, attributes)
 
-    def tell(self, handle, first):
-        """The number of the operator, from `first` on by their appearance, and its line; no line where it was told before."""
-        if handle in self.told:
-            return self.told[handle], None
-        number = self.told[handle] = first + len(self.told)
+    def told_in(self, line):
+        """The line of the null device with the number of its operator, from 1 on by their appearance; before it the operator's own
+        line where it is the first of it."""
+        words = line.split(" ")
+        if words[1] not in ("k", "g", "c", "m") or words[4] == "0":
+            return [line]
+        handle = int(words[4])
+        is_new = handle not in self.told
+        number = self.told.setdefault(handle, len(self.told) + 1)
+        words[4] = str(number)
+        told = " ".join(words)
+        if not is_new:
+            return [told]
         node, attributes = self.nodes.get(handle, ({"name": "?"}, {}))
-        return number, f"w o {number} {line_of(node, attributes)}"
+        return [f"w o {number} {line_of(node, attributes)}", told]
 
 
 def line_of(node, attributes):

@@ -11,45 +11,15 @@ WATCHED_STEPS = 2  # the first one sets much up: the second is told where there 
 FullListener = ctypes.CFUNCTYPE(None)
 
 
-class Span:
-    """The work between two ends of an optimizer, as files."""
-
-    def __init__(self, folder, number):
-        self.work = os.path.join(folder, f"{os.getpid()}.{number}.work")
-        self.operators = os.path.join(folder, f"{os.getpid()}.{number}.operators")
-
-    def lines(self, first_operator):
-        """The lines of a recording, and how many operators they tell."""
-        operators = Operators(self.operators)
-        lines = []
-        with open(self.work) as file:
-            for line in file:
-                words = line.split()
-                if words[1] in ("k", "g", "c", "m"):
-                    handle = int(words[4])
-                    if handle:
-                        number, told = operators.tell(handle, first_operator)
-                        words[4] = str(number)
-                        if told:
-                            lines.append(told)
-                    line = " ".join(words)
-                lines.append(line.rstrip("\n"))
-        return lines, first_operator + len(operators.told)
-
-    def remove(self):
-        for path in (self.work, self.operators):
-            if os.path.exists(path):
-                os.remove(path)
-
-
 class WorkWatch:
     def __init__(self, torch, library):
         self.torch = torch
         self.library = library
         self.folder = os.environ["MEMEST_RECORD_FOLDER"]
-        self.spans = {}  # by step, those whose optimizer has ended
+        self.operators = self.path("operators")
+        self.spans = {}  # by step, the work until the end of each of its optimizers: files
         self.count = 0
-        self.span = None
+        self.watches = False
         self.full = False
         self.listener = FullListener(self.stop_when_full)
         library.memest_record_listen_to_full_work(self.listener)
@@ -60,38 +30,40 @@ class WorkWatch:
         ranges = torch.autograd.profiler.emit_nvtx(record_shapes=False)
         ranges.__enter__()
         self.ranges = ranges
+        # Once in a process: an observer that is added within an operator takes its end for one of its own, and PyTorch 2.6 dies.
+        with Silence(torch):
+            torch._C._profiler._add_execution_trace_observer(self.operators)
+            torch._C._profiler._enable_execution_trace_observer()
         self.begin()
 
-    # --- Spans ---------------------------------------------------------------------------------------------------
+    def path(self, name):
+        return os.path.join(self.folder, f"{os.getpid()}.{name}")
+
+    # --- Spans between two ends of an optimizer ------------------------------------------------------------------
 
     def begin(self):
-        self.span = Span(self.folder, self.count)
-        self.count += 1
-        with Silence(self.torch):
-            self.torch._C._profiler._add_execution_trace_observer(self.span.operators)
-            self.torch._C._profiler._enable_execution_trace_observer()
         self.library.memest_record_watch_work(1)
+        self.watches = True
 
     def end(self):
-        span, self.span = self.span, None
-        self.library.memest_record_write_work(span.work.encode())
+        span = self.path(f"{self.count}.work")
+        self.count += 1
+        self.library.memest_record_write_work(span.encode())
         self.library.memest_record_watch_work(0)
-        with Silence(self.torch):
-            self.torch._C._profiler._disable_execution_trace_observer()
-            self.torch._C._profiler._remove_execution_trace_observer()
+        self.watches = False
         return span
 
     def mark(self, name):
-        if self.span:
+        if self.watches:
             self.library.memest_record_mark_work(name.encode())
 
     def after_optimizer(self, step):
         """What follows belongs to the next step, or to this one where it has another optimizer."""
-        if not self.span:
+        if not self.watches:
             return
         self.spans.setdefault(step, []).append(self.end())
         for span in self.spans.pop(step - 1, ()):
-            span.remove()
+            os.remove(span)
         if not self.full:
             self.begin()
 
@@ -103,12 +75,15 @@ class WorkWatch:
         """Of a program without an optimizer all that it did is told, if it has `ended`."""
         if self.ranges is None:
             return
-        if self.span:
+        if self.watches:
             span = self.end()
             if self.spans or not ended:
-                span.remove()
+                os.remove(span)
             else:
                 self.spans[0] = [span]
+        with Silence(self.torch):
+            self.torch._C._profiler._disable_execution_trace_observer()
+            self.torch._C._profiler._remove_execution_trace_observer()
         ranges, self.ranges = self.ranges, None
         if threading.get_ident() == self.thread:
             ranges.__exit__(None, None, None)
@@ -121,22 +96,25 @@ class WorkWatch:
     def leave_to_parent(self):
         """A worker's operators are none of this process's, and both would write one file."""
         self.library.memest_record_watch_work(0)
-        if self.span:
+        if self.ranges is not None:
             with Silence(self.torch):
                 self.torch._C._profiler._disable_execution_trace_observer()
-        self.span = self.ranges = None
+        self.watches = False
+        self.ranges = None
 
     def lines(self):
         """Of a recording; empty where no step came to its end."""
         if not self.spans:
             return []
         step = max(self.spans)
+        operators = Operators(self.operators)
         lines = [f"# work: {'step' + str(step) if step else 'program'}"]
-        first = 1
         for span in self.spans[step]:
-            told, first = span.lines(first)
-            lines += told
-            span.remove()
+            with open(span) as file:
+                for line in file:
+                    lines += operators.told_in(line.rstrip("\n"))
+            os.remove(span)
+        os.remove(self.operators)
         if self.full:
             lines.append("# work: cut off")
         return lines

@@ -108,6 +108,16 @@ Checked<std::vector<ProcessRun>> read_processes(const RunFolder& folder, const s
   return processes;
 }
 
+/// The work of a program without an optimizer is all that it did, which is not known where it
+/// failed.
+void forget_unfinished(ProgramRun& program) {
+  if (came_to_its_end(program)) return;
+  for (ProcessRun& process : program.processes) {
+    const auto& work = process.recording.work;
+    if (work && !work->of.starts_with("step")) process.time = {};
+  }
+}
+
 std::string command_line(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
@@ -159,6 +169,7 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
       read_processes(folder, arguments.output, hardware, outcome.files);
   if (!processes.ok()) return refused(processes.diagnostics());
   program.processes = std::move(processes).value();
+  forget_unfinished(program);
   if (program.processes.empty() && came_to_its_end(program) &&
       !journal_lines(journal, "used").empty()) {
     throw EnvironmentError(
