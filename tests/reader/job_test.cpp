@@ -159,6 +159,22 @@ TEST_CASE("torchtitan's units stay gathered as its own default says, where the s
   CHECK(reshard("transformers", "fsdp: {version: 2}") == Reshard::always);
 }
 
+TEST_CASE("ZeRO 3 is FSDP2 where the framework shards by nothing else") {
+  const auto job = [](const std::string& implementation, const std::string& sharing) {
+    return job_of(
+        "model: {layers: 4, hidden_size: 64, heads: 4, ffn_size: 128, vocab_size: 100, "
+        "activation: swiglu, norm: rmsnorm, position: rope, bias: false}\ntraining: "
+        "{seq_len: 128, precision: amp-bf16, implementation: " +
+        implementation + "}\nparallelism: {data: 2, " + sharing + "}\n");
+  };
+  const Job written = job("torchtitan", "fsdp: {version: 2}");
+  const Job implied = job("torchtitan", "zero: 3");
+  CHECK(implied.parallelism == written.parallelism);
+  CHECK(implied.training->recipe.name == written.training->recipe.name);
+  CHECK(!job("torchtitan", "zero: 1").parallelism.fsdp);
+  CHECK(!job("transformers", "zero: 3").parallelism.fsdp);
+}
+
 TEST_CASE("several stages a rank are interleaved where the spec names no schedule") {
   const auto schedule = [](const std::string& keys) {
     return job_of(

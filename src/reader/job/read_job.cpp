@@ -24,6 +24,7 @@
 #include "reader/job/check_parallelism.hpp"
 #include "reader/job/read_allocator.hpp"
 #include "reader/job/read_cluster.hpp"
+#include "reader/job/read_implementation.hpp"
 #include "reader/job/read_inference.hpp"
 #include "reader/job/read_model.hpp"
 #include "reader/job/read_training.hpp"
@@ -108,6 +109,18 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
+/// Reads `zero: 3` as FSDP2 where the framework shards by nothing else: what follows of the job
+/// asks how it is sharded.
+void shard_as_framework(const Value& training, Job& job) {
+  Parallelism& parallelism = job.parallelism;
+  if (parallelism.zero != ZeroStage::optimizer_gradients_weights || parallelism.fsdp) return;
+  Diagnostics told_later;  // read_training says what is wrong with the implementation
+  const FrameworkRow& framework = row_of(
+      read_implementation(training.find("implementation"), &job.model, told_later).framework);
+  if (!framework.fsdp2 || framework.fsdp1 || framework.sharer != Sharer::none) return;
+  parallelism.fsdp = FullySharded{.reshard = framework.reshard};
+}
+
 /// Sets the framework's defaults for layout keys that the spec leaves out.
 void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagnostics) {
   if (!job.training || written == nullptr) return;
@@ -138,10 +151,11 @@ void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagno
   }
 }
 
-/// Keys of `training` that say more of the model.
-void read_rest_of_model(const Value& root, ModelSpec& model, Diagnostics& diagnostics) {
-  read_quantized_base(root, model, diagnostics);
-  read_images(*root.find("training"), model, diagnostics);
+/// Keys of `training` that say more of the model, and of a second one.
+void read_rest_of_models(const Value& root, Job& job, Diagnostics& diagnostics) {
+  read_quantized_base(root, job.model, diagnostics);
+  read_images(*root.find("training"), job.model, diagnostics);
+  read_teacher(*root.find("training"), job, diagnostics);
 }
 
 /// Other models than a whole decoder of text, and a second one.
@@ -175,13 +189,13 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   read_cluster({.parallelism = mapping("parallelism"), .hardware = mapping("hardware")}, job,
                diagnostics);
   if (const Value* training = mapping("training")) {
+    if (has_model) shard_as_framework(*training, job);
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
                                   .parallelism = job.parallelism};
     if (auto read = read_training(*training, context, diagnostics)) {
       job.training = std::move(read->spec);
       job.model.adapter = std::move(read->adapter);
-      read_rest_of_model(root, job.model, diagnostics);
-      read_teacher(*training, job, diagnostics);
+      read_rest_of_models(root, job, diagnostics);
       const bool mixture = job.model.experts() != nullptr;
       job.scaled_margins = find_margins(job.training->implementation, mixture);
       job.source_margins = find_source_margins();
