@@ -2,8 +2,9 @@
 
 usage: remake.py MEMEST PYTHON [ID...]
 
-PYTHON has PyTorch and transformers of the records' releases. Without IDs every case is made, which takes some minutes. Exit code 1:
-a record differs; its first differences are printed.
+PYTHON has PyTorch, transformers, accelerate and peft of the records' releases; megatron-core and torchtitan are installed beside them,
+and their cases are left out, with a sentence, where that fails. Without IDs every case is made, which takes a quarter of an hour. Exit
+code 1: a record differs; its first differences are printed.
 """
 
 import gzip
@@ -20,6 +21,11 @@ GPUS = {"A100": "a100-sxm-80gb", "RTX4090": "rtx-4090", "H100": "h100-sxm-80gb",
 # Counted in another forward, and the environment's: not what the allocator did.
 TOLD = ("outcome", "parameters", "trainable_parameters", "buffer_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "phases",
         "saved_bytes", "forward_flops", "backward_flops")
+# Of a framework's record: nobody counts them in its loop.
+FRAMEWORKS_LEAVE_OUT = ("outcome", "parameters", "trainable_parameters", "buffer_bytes", "saved_bytes")
+# Frameworks that PyTorch's tests do not need. Their requirements would bring another PyTorch, with NVIDIA's libraries.
+FRAMEWORKS = ["megatron-core==0.16.1", "torchtitan==0.2.2", "torchdata==0.11.0", "triton==3.6.0"]
+THEIR_PACKAGES = ["datasets", "einops", "tensorboard", "tyro"]
 
 
 def recorded():
@@ -27,21 +33,22 @@ def recorded():
     for path in sorted(HERE.parent.glob("*.records.jsonl.gz")):
         with gzip.open(path, "rt") as file:
             for record in map(json.loads, file):
-                if record.get("source") == "oracle":
+                if record.get("source") == "oracle" or " on a null device" in record.get("source", ""):
                     records.setdefault(record["id"], record["measured"])
     return records
 
 
-def cases_of(wanted, known):
-    with open(HERE / "cases.jsonl") as file:
-        cases = [json.loads(line) for line in file]
+def cases_of(file, wanted, known):
+    with open(HERE / file) as lines:
+        cases = [json.loads(line) for line in lines]
     return [case for case in cases if case["id"] in known and (not wanted or case["id"] in wanted)]
 
 
-def make(memest, python, gpu, cases):
+def make(memest, python, gpu, names, cases):
     with tempfile.TemporaryDirectory() as folder:
         output = pathlib.Path(folder) / "raw.jsonl"
-        program = [python, HERE / "measure.py", HERE / "cases.jsonl", "-o", output, "--only", ",".join(case["id"] for case in cases)]
+        script, file = (HERE / name for name in names)
+        program = [python, script, file, "-o", output, "--only", ",".join(case["id"] for case in cases)]
         command = [memest, "record", "--quiet", "--gpu", gpu, "--", *program]
         ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if not output.exists():
@@ -58,20 +65,56 @@ def differences(made, known):
             yield f"{key}: {made.get(key)}, not {known[key]}"
 
 
+def install_frameworks(python):
+    """Once; what fails is told, and the cases say then which package they lack."""
+    done = pathlib.Path(python).parent.parent / "frameworks-installed"
+    if done.exists():
+        return
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in ([*pip, "--no-deps", *FRAMEWORKS], [*pip, *THEIR_PACKAGES]):
+        ran = subprocess.run(command, capture_output=True, text=True)
+        if ran.returncode != 0:
+            print(f"Megatron-core and torchtitan cannot be installed: {ran.stderr.strip().splitlines()[-1:]}", flush=True)
+            return
+    done.touch()
+
+
+class Tally:
+    def __init__(self):
+        self.equal = self.different = self.left_out = 0
+
+    def add(self, name, found):
+        print(f"{name}: {'equal' if not found else '; '.join(found[:3])}", flush=True)
+        self.equal += not found
+        self.different += bool(found)
+
+    def end(self):
+        left_out = f"; {self.left_out} left out, whose packages are not here" if self.left_out else ""
+        print(f"{self.equal} of {self.equal + self.different} records equal{left_out}")
+        return 1 if self.different or not self.equal else 0
+
+
 def main(memest, python, *wanted):
     known = recorded()
+    tally = Tally()
     groups = {}
-    for case in cases_of(wanted, known):
+    for case in cases_of("cases.jsonl", wanted, known):
         groups.setdefault(GPUS[case.get("null_device")], []).append(case)
-    equal = different = 0
     for gpu, cases in groups.items():
-        for raw in make(memest, python, gpu, cases):
-            found = list(differences(measured(raw), known[raw["id"]])) if raw["status"] != "error" else [raw["message"]]
-            print(f"{raw['id']}: {'equal' if not found else '; '.join(found[:3])}", flush=True)
-            equal += not found
-            different += bool(found)
-    print(f"{equal} of {equal + different} records equal")
-    return 1 if different or not equal else 0
+        for raw in make(memest, python, gpu, ("measure.py", "cases.jsonl"), cases):
+            told = raw["status"] != "error"
+            tally.add(raw["id"], list(differences(measured(raw), known[raw["id"]])) if told else [raw["message"]])
+    cases = cases_of("frameworks.jsonl", wanted, known)
+    if cases:
+        install_frameworks(python)
+        for raw in make(memest, python, GPUS[None], ("frameworks.py", "frameworks.jsonl"), cases):
+            if "missing" in raw:
+                print(f"{raw['id']}: left out, {raw['missing']} is not installed", flush=True)
+                tally.left_out += 1
+                continue
+            made = {key: value for key, value in known[raw["id"]].items() if key not in FRAMEWORKS_LEAVE_OUT}
+            tally.add(raw["id"], [raw["error"]] if "error" in raw else list(differences(raw, made)))
+    return tally.end()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,397 @@
+"""Measures what training frameworks' own loops allocate: transformers' Trainer, alone and with peft, megatron-core and torchtitan.
+
+  python frameworks.py frameworks.jsonl -o raw.jsonl [--only ID,ID]
+
+Every case is a rank of its world alone, with PyTorch's `fake` process group, and runs in a fresh process. A package that is not
+installed is told by its name, and its cases are left out.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+NEEDS = {
+    "trainer": ("transformers", "accelerate"),
+    "peft": ("transformers", "accelerate", "peft"),
+    "megatron": ("megatron.core",),
+    "torchtitan": ("torchtitan",),
+}
+STEPS = 3
+
+
+class Phases:
+    """The peak and the end of every phase, by the names that the records have: steps from 1, a repeated phase's last."""
+
+    def __init__(self):
+        import torch
+
+        self.cuda = torch.cuda
+        self.step = 0
+        self.told = {}
+        self.peaks = {}  # by step; 0 is what is before the first
+        self.reserved = 0
+
+    def end(self, name):
+        peak = self.cuda.max_memory_allocated()
+        now = self.cuda.memory_allocated()
+        self.peaks[self.step] = max(self.peaks.get(self.step, 0), peak)
+        self.reserved = max(self.reserved, self.cuda.max_memory_reserved())
+        if self.step:
+            self.told.update({f"step{self.step}.{name}_peak": peak, f"step{self.step}.{name}_end": now})
+        else:
+            self.told.update({name: now, f"{name}_end": now, f"{name}_peak": peak})
+        self.cuda.reset_peak_memory_stats()
+
+    def around(self, owner, method, name):
+        """Ends the phase `name` where the method returns."""
+        call = getattr(owner, method)
+
+        def wrapped(*arguments, **options):
+            result = call(*arguments, **options)
+            self.end(name)
+            return result
+
+        setattr(owner, method, wrapped)
+
+    def measured(self):
+        return {"allocated_peak_bytes": self.peaks[self.step], "reserved_peak_bytes": self.reserved, "phases": self.told}
+
+
+def fake_world(ranks, rank=0):
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+    dist.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
+
+
+def reduce_in_place(model):
+    """Stands for DDP's all-reduce, whose fake has no result."""
+    import torch
+
+    def keep(_, bucket):
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        model.register_comm_hook(None, keep)
+
+
+# --- transformers' Trainer ----------------------------------------------------------------------------------------------
+
+
+def adapted(model, settings):
+    import peft
+
+    words = dict(settings["peft"])
+    kind = words.pop("kind", "lora")
+    config = {"lora": peft.LoraConfig, "ia3": peft.IA3Config, "prompt": peft.PromptTuningConfig}[kind]
+    return peft.get_peft_model(model, config(task_type="CAUSAL_LM", **words),
+                               autocast_adapter_dtype=settings["autocast_adapter_dtype"])
+
+
+def trainer(case):
+    import torch
+    import transformers
+
+    settings = case["settings"]
+    fake = settings["gpus"] > 1
+    if fake:
+        fake_world(settings["gpus"])
+    config = transformers.AutoConfig.for_model(settings["model"].split("_")[0], **case["config"])
+    with torch.device("cpu" if "fsdp" in settings["args"] else "cuda"):
+        model = transformers.AutoModelForCausalLM.from_config(
+            config, dtype=getattr(torch, settings["dtype"]), attn_implementation=settings.get("attn", "sdpa"))
+    if "peft" in settings:
+        model = adapted(model, settings)
+    row = {"input_ids": torch.zeros(settings["seq"], dtype=torch.int64), "labels": torch.zeros(settings["seq"], dtype=torch.int64)}
+    rows = settings["batch"] * settings["gpus"] * STEPS * settings["args"].get("gradient_accumulation_steps", 1)
+    phases = Phases()
+
+    class Watch(transformers.TrainerCallback):
+        def on_train_begin(self, *_, optimizer=None, **__):
+            phases.end("prepared")
+            phases.around(optimizer, "step", "optimizer")
+            reduce_in_place(loop.model_wrapped)
+
+        def on_step_begin(self, *_, **__):
+            phases.step += 1
+
+        def on_step_end(self, *_, **__):
+            phases.end("zero_grad")
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = transformers.TrainingArguments(
+            folder, per_device_train_batch_size=settings["batch"], max_steps=STEPS, bf16=settings["amp"], optim=settings["optim"],
+            logging_strategy="no", save_strategy="no", report_to=[], disable_tqdm=True, **settings["args"])
+        loop = transformers.Trainer(model, arguments, train_dataset=[row] * rows, callbacks=[Watch()])
+        backward = loop.accelerator.backward
+
+        def watched(loss, **options):
+            phases.end("forward")
+            backward(loss, **options)
+            phases.end("backward")
+
+        loop.accelerator.backward = watched
+        phases.around(loop.accelerator, "clip_grad_norm_", "clip")
+        loop.train()
+    return phases.measured()
+
+
+# --- Megatron-core ------------------------------------------------------------------------------------------------------
+
+
+def megatron_config(settings):
+    import torch
+    from megatron.core.transformer import TransformerConfig
+
+    model, ways = settings["model"], settings["parallel"]
+    recompute = settings.get("recompute", {})
+    kind = torch.float32 if settings["dtype"] == "fp32" else torch.bfloat16
+    gated = model.get("swiglu", True)
+    return TransformerConfig(
+        num_layers=model["layers"], hidden_size=model["hidden"], num_attention_heads=model["heads"],
+        num_query_groups=model.get("kv_heads", model["heads"]), ffn_hidden_size=model["ffn"], gated_linear_unit=gated,
+        activation_func=torch.nn.functional.silu if gated else torch.nn.functional.gelu, add_bias_linear=model.get("bias", False),
+        normalization=model.get("norm", "RMSNorm"), attention_softmax_in_fp32=False, hidden_dropout=model.get("dropout", 0.0),
+        attention_dropout=model.get("dropout", 0.0), bias_activation_fusion=True, params_dtype=kind, pipeline_dtype=kind, deallocate_pipeline_outputs=True,
+        bf16=kind == torch.bfloat16, gradient_accumulation_fusion=False, tensor_model_parallel_size=ways.get("tp", 1),
+        pipeline_model_parallel_size=ways.get("pp", 1), virtual_pipeline_model_parallel_size=ways.get("vpp"),
+        sequence_parallel=ways.get("sp", False), recompute_granularity=recompute.get("granularity"),
+        recompute_modules=recompute.get("modules"), recompute_method=recompute.get("method"),
+        recompute_num_layers=recompute.get("layers"), distribute_saved_activations=recompute.get("distribute", False))
+
+
+def allow_norms_of_sequence_shards():
+    """Without Apex the norms are PyTorch's, which Megatron takes for whole sequences alone; they are the same for shards."""
+    from megatron.core.transformer import torch_norm
+
+    make = torch_norm.WrappedTorchNorm.__new__
+
+    def made(kind, config, *arguments, **options):
+        sharded, config.sequence_parallel = config.sequence_parallel, False
+        norm = make(kind, config, *arguments, **options)
+        config.sequence_parallel = sharded
+        for parameter in norm.parameters():
+            parameter.sequence_parallel = sharded
+        return norm
+
+    torch_norm.WrappedTorchNorm.__new__ = made
+
+
+def megatron_chunks(settings, config):
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+
+    allow_norms_of_sequence_shards()
+
+    model = settings["model"]
+    for chunk in range(settings["parallel"].get("vpp", 1)):
+        at = {"vp_stage": chunk} if "vpp" in settings["parallel"] else {}
+        here = {"ignore_virtual": False, **at}
+        yield GPTModel(
+            config, get_gpt_layer_local_spec(normalization=model.get("norm", "RMSNorm")), model["vocab"], settings["seq"],
+            pre_process=parallel_state.is_pipeline_first_stage(**here), post_process=parallel_state.is_pipeline_last_stage(**here),
+            share_embeddings_and_output_weights=model.get("tied", False), position_embedding_type=model.get("position", "rope"),
+            **at).cuda()
+
+
+def megatron(case):
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # its fused functions as they are written
+    import torch
+    from megatron.core import parallel_state, tensor_parallel
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    from megatron.core.pipeline_parallel import get_forward_backward_func
+    from megatron.core.transformer.module import Float16Module
+
+    settings = case["settings"]
+    ways, optimizing = settings["parallel"], settings["optimizer"]
+    fake_world(settings["gpus"], settings.get("rank", 0))
+    torch.cuda.set_device(0)
+    parallel_state.initialize_model_parallel(ways.get("tp", 1), ways.get("pp", 1), ways.get("vpp"),
+                                             create_gloo_process_groups=False)
+    tensor_parallel.model_parallel_cuda_manual_seed(1)
+    phases = Phases()
+    config = megatron_config(settings)
+    chunks = list(megatron_chunks(settings, config))
+    phases.end("model")
+    distributed = optimizing.get("distributed", True)
+    averaged = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=optimizing.get("fp32_grads", True), overlap_grad_reduce=optimizing.get("overlap_grads", False),
+        overlap_param_gather=optimizing.get("overlap_params", False), use_distributed_optimizer=distributed,
+        bucket_size=optimizing.get("bucket_size"))
+    if config.bf16:
+        chunks = [Float16Module(config, chunk) for chunk in chunks]
+    chunks = [DistributedDataParallel(config, averaged, chunk, disable_bucketing=place > 0) for place, chunk in enumerate(chunks)]
+    phases.end("ddp_buffers")
+    optimizer = get_megatron_optimizer(
+        OptimizerConfig(optimizer="adam", lr=1e-4, bf16=config.bf16, params_dtype=config.params_dtype,
+                        use_distributed_optimizer=distributed, overlap_param_gather=optimizing.get("overlap_params", False)),
+        chunks, use_gloo_process_groups=False)
+    phases.end("optimizer_main_params")
+    config.finalize_model_grads_func = finalize_model_grads
+    config.grad_scale_func = optimizer.scale_loss
+    if optimizing.get("overlap_grads"):
+        config.no_sync_func = [chunk.no_sync for chunk in chunks]
+        config.no_sync_func = config.no_sync_func if len(chunks) > 1 else config.no_sync_func[0]
+    batch, seq = settings["batch"], settings["seq"]
+    held = []
+
+    def batches():
+        while True:
+            tokens = torch.zeros((batch, seq), dtype=torch.int64, device="cuda")
+            yield tokens  # which it holds until the next
+
+    def forward(data, model):
+        tokens = next(data)
+        labels = torch.zeros((batch, seq), dtype=torch.int64, device="cuda")
+        weights = torch.ones((batch, seq), device="cuda")
+        places = torch.arange(seq, device="cuda").unsqueeze(0).expand(batch, -1)
+        if not held:
+            held.append(torch.ones((1, 1, seq, seq), dtype=torch.bool, device="cuda").triu(1))
+
+        def loss_of(output):
+            if ways.get("pp", 1) == 1:
+                phases.end("forward")
+            loss = (output.float() * weights).sum() / weights.sum()
+            return loss, {"loss": loss.detach()}
+
+        return model(tokens, places, held[0], labels=labels), loss_of
+
+    run = get_forward_backward_func()
+    for _ in range(STEPS):
+        phases.step += 1
+        for chunk in chunks:
+            chunk.zero_grad_buffer()
+        optimizer.zero_grad()
+        run(forward_step_func=forward, data_iterator=[batches() for _ in chunks] if len(chunks) > 1 else batches(),
+            model=chunks, num_microbatches=settings["microbatches"], seq_length=seq, micro_batch_size=batch)
+        phases.end("backward")
+        optimizer.step()
+        phases.end("optimizer")
+    return phases.measured()
+
+
+# --- torchtitan ---------------------------------------------------------------------------------------------------------
+
+
+def torchtitan(case):
+    import dataclasses
+
+    import torch
+    from torchtitan.config import JobConfig
+    from torchtitan.distributed import utils as distributed
+    from torchtitan.protocols import train_spec
+    from torchtitan.train import Trainer
+
+    settings = case["settings"]
+    fake_world(settings["gpus"], settings.get("rank", 0))
+    distributed.init_distributed = lambda *_, **__: settings["gpus"]
+    spec = train_spec.get_train_spec(settings["model"])
+    flavor = settings.get("flavor", "case")
+    models = dict(spec.model_args)
+    if "shape" in settings:
+        models[flavor] = dataclasses.replace(type(models["8B"])(), **settings["shape"])
+
+    def loader(**_):
+        row = torch.zeros((settings["batch"], settings["seq"]), dtype=torch.int64)
+        while True:
+            yield {"input": row}, row.clone()
+
+    train_spec.register_train_spec("case", dataclasses.replace(
+        spec, model_args=models, build_tokenizer_fn=None, build_dataloader_fn=loader))
+    job = JobConfig()
+    job.model.name, job.model.flavor = "case", flavor
+    job.training.local_batch_size, job.training.seq_len = settings["batch"], settings["seq"]
+    job.training.steps = STEPS
+    job.activation_checkpoint.selective_ac_option = "op"  # as its own settings files have it
+    for name, value in settings["args"].items():
+        section, key = name.split(".")
+        setattr(getattr(job, section), key, value)
+    with tempfile.TemporaryDirectory() as folder:
+        job.job.dump_folder = folder
+        phases = Phases()
+        loop = Trainer(job)
+        phases.end("init")
+        clip = distributed.clip_grad_norm_
+
+        def watched(*arguments, **options):
+            phases.end("backward")
+            norm = clip(*arguments, **options)
+            phases.end("clip")
+            return norm
+
+        distributed.clip_grad_norm_ = watched
+        staged = loop.parallel_dims.pp_enabled
+        if staged:
+            phases.around(loop.optimizers, "step", "optimizer")
+        else:
+            loop.model_parts[0].register_forward_hook(lambda *_: phases.end("forward"))
+        batches = loop.batch_generator(loop.dataloader)
+        for _ in range(STEPS):
+            phases.step += 1
+            loop.step += 1
+            loop.train_step(batches)
+            if not staged:
+                phases.end("optimizer")
+    return phases.measured()
+
+
+# --- One case after the other -------------------------------------------------------------------------------------------
+
+RUN = {"trainer": trainer, "peft": trainer, "megatron": megatron, "torchtitan": torchtitan}
+
+
+def missing(framework):
+    """The package that a framework's cases lack, or None."""
+    import importlib.util
+
+    for package in NEEDS[framework]:
+        try:
+            if importlib.util.find_spec(package) is None:
+                return package
+        except ModuleNotFoundError:
+            return package
+    return None
+
+
+def in_a_process(case):
+    environment = dict(os.environ)
+    if "allocator" in case:
+        environment["PYTORCH_ALLOC_CONF"] = case["allocator"]
+    ran = subprocess.run([sys.executable, __file__, "-"], input=json.dumps(case), capture_output=True, text=True, env=environment)
+    lines = [line for line in ran.stdout.splitlines() if line.startswith('{"id"')]
+    return json.loads(lines[-1]) if lines else {"id": case["id"], "error": (ran.stderr.strip().splitlines() or ["nothing"])[-1]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", help="JSON lines, or - for one case on standard input, run in this process")
+    parser.add_argument("-o", "--output")
+    parser.add_argument("--only", help="comma-separated ids")
+    words = parser.parse_args()
+    if words.cases == "-":
+        case = json.load(sys.stdin)
+        print(json.dumps({"id": case["id"], **RUN[case["framework"]](case)}))
+        return
+    with open(words.cases) as file:
+        cases = [json.loads(line) for line in file]
+    wanted = words.only.split(",") if words.only else [case["id"] for case in cases]
+    with open(words.output, "a") if words.output else contextlib.nullcontext(sys.stdout) as output:
+        for case in cases:
+            if case["id"] not in wanted:
+                continue
+            package = missing(case["framework"])
+            raw = {"id": case["id"], "missing": package} if package else in_a_process(case)
+            print(json.dumps(raw), file=output, flush=True)
+
+
+if __name__ == "__main__":
+    main()
