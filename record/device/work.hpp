@@ -37,6 +37,8 @@ class WorkLog {
  public:
   /// Forgets what was written, and writes what comes or no longer does.
   void watch(bool on);
+  /// Without the lock, which another thread may have held when this process was forked.
+  void leave_to_parent() { watches_.store(false); }
   [[nodiscard]] bool watches() const { return watches_.load(std::memory_order_relaxed); }
 
   void kernel(const char* name, Dim3 grid, Dim3 block, Handle stream);

@@ -60,6 +60,9 @@ struct Arguments {
   std::int64_t world = 1;                 ///< --world N
   std::int64_t steps = 0;                 ///< --steps K; 0: until the program's end
   bool strict = false;                    ///< --strict
+  std::vector<std::string> varied;        ///< --vary NAME=N,N,N; empty: one run
+  std::vector<std::string> at;            ///< --at NAME=N, of a recording for many sizes
+  std::string largest_size;               ///< --largest NAME of such a recording; empty: none
   std::string lock;                       ///< --lock FILE; empty: memest.lock, where there is one
   bool update = false;                    ///< --update
   std::string pack;                       ///< --pack FILE; empty: none

@@ -121,6 +121,11 @@ constexpr auto kCommands = std::to_array<Command>({
      "kernels do nothing, and cudaMalloc keeps books. The answer has what was allocated, reserved "
      "and taken from the device, the moment of the peak, and the lines that asked for it. What the "
      "program prints goes to standard error.\n"
+     "With --vary the program is run at a few sizes, each of its requests gets a polynomial in "
+     "them "
+     "that is exact at every point, one more point is recorded and compared, and memest replay "
+     "--at "
+     "answers for other sizes; or it is refused, exit code 4, with the request that has none.\n"
      "Exit code 1 says that it runs out of memory; 3 that it failed for a reason of its own.",
      "memest record --gpu a100-sxm-80gb --steps 3 -- python train.py", run_record},
     {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
@@ -128,7 +133,10 @@ constexpr auto kCommands = std::to_array<Command>({
      "TRACE is text or gzip, also what memest record wrote. Every statistic is compared at every "
      "marker, and every segment as it comes and goes; a replay ends at the first difference. With "
      "--memory or --conf nothing is compared: the same requests are made of a device of that size, "
-     "under those settings, and the answer is what would be reserved and which line runs out.\n"
+     "under those settings, and the answer is what would be reserved and which line runs out; with "
+     "--gpu also how long the recorded step takes there. With "
+     "--at a recording of memest record --vary is played at that size, and with --largest at the "
+     "largest that fits.\n"
      "Exit code 1 says that one of them is not equal or, played, runs out of memory.",
      "memest replay tests/truth/traces/v125.trace.gz", run_replay},
     {"calibrate", "Time laws of a GPU type, fitted to measurements of its kernels", "", 0, 0,

@@ -117,8 +117,18 @@ constexpr auto kFlags = std::to_array<FlagRow>({
      gpu_names},
     {"--memory", "SIZE", "what the device has, as 80GiB; the GPU's without it", kRunFlags},
     {"--memory", "SIZE", "plays the requests on a device of SIZE, as 24GiB", kPlayFlags},
+    {"--gpu", "NAME", "plays them on a GPU of that type, and gives a recorded step its time there",
+     kPlayFlags, gpu_names},
     {"--conf", "TEXT", "plays them under this PYTORCH_ALLOC_CONF: expandable_segments:True",
      kPlayFlags},
+    {"--at", "NAME=N", "of a recording with formulas, the size to play; one for each name",
+     kPlayFlags},
+    {"--largest", "NAME", "of a recording with formulas, the largest value that fits", kPlayFlags},
+    {"--vary", "NAME=N,N,N",
+     "records at these values, which stand for {NAME} in PROGRAM, and writes sizes as formulas; "
+     "may "
+     "be repeated",
+     kRunFlags},
     {"--gpus", "N", "how many the machine has; 1 without it", kRunFlags},
     {"--world", "N", "ranks of which the program is to be one", kRunFlags},
     {"--rank", "R", "which of them; 0 without it", kRunFlags},

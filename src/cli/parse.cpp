@@ -73,6 +73,7 @@ void bind_run(CLI::App& app, const Command& command, RawArguments& raw) {
   if ((command.flags & kRunFlags) == 0) return;
   app.add_option("--gpu", raw.arguments.gpu);
   app.add_option("--memory", raw.arguments.memory);
+  app.add_option("--vary", raw.arguments.varied)->allow_extra_args(false);
   app.add_option("--gpus", raw.devices);
   app.add_option("--world", raw.world);
   app.add_option("--rank", raw.rank);
@@ -124,6 +125,9 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   if ((command.flags & kPlayFlags) != 0) {
     app.add_option("--memory", arguments.memory);
     app.add_option("--conf", arguments.conf);
+    app.add_option("--gpu", arguments.gpu);
+    app.add_option("--at", arguments.at)->allow_extra_args(false);
+    app.add_option("--largest", arguments.largest_size);
   }
   if ((command.flags & kFitFlags) != 0) app.add_option("--host-memory", arguments.host_memory);
   if ((command.flags & kForceFlag) != 0) app.add_flag("--force", arguments.force);

@@ -1,4 +1,4 @@
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 
 #include "memest/diag/expect.hpp"
 

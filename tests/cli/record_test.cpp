@@ -117,6 +117,39 @@ TEST_CASE("a recording is a trace that other commands read") {
   CHECK_THAT(ran.out, StartsWith("2 traces: 168 statistics"));
 }
 
+TEST_CASE("each device of a process is told by its number") {
+  const std::string both = hands_over("trained") +
+                           "; mv $MEMEST_RECORD_FOLDER/1.trace $MEMEST_RECORD_FOLDER/7.0.trace; " +
+                           "cp $MEMEST_RECORD_FOLDER/7.0.trace $MEMEST_RECORD_FOLDER/7.2.trace; " +
+                           "cp $MEMEST_RECORD_FOLDER/7.0.trace $MEMEST_RECORD_FOLDER/71.0.trace";
+  const json answer = json::parse(record("--format json", both).out);
+  REQUIRE(answer["processes"].size() == 3);
+  CHECK(answer["processes"].at(0)["device"] == "1 of 2");
+  CHECK(answer["processes"].at(1)["device"] == "2 of 2");
+  CHECK(answer["processes"].at(1)["device_index"] == 2);
+  CHECK(!answer["processes"].at(2).contains("device"));
+  CHECK_THAT(record("", both).out, ContainsSubstring("device 2 of 2 (cuda:2): "));
+  CHECK_THAT(record("--format csv", both).out, ContainsSubstring("rank,device,place"));
+}
+
+TEST_CASE("an interrupted program is told until then, with exit code 130 and without a folder") {
+  const Ran ran = run_shell(
+      "cd $(mktemp -d) && ln -s \"$OLDPWD/tests\" tests && mkdir t && TMPDIR=$PWD/t memest record "
+      "-o "
+      "run.memrec -- sh -c '" +
+      hands_over("trained") +
+      "; kill -INT $PPID; kill -INT $PPID; exit 130'; echo code $?; ls t | wc -l; ls *.memrec");
+  INFO(ran.err);
+  CHECK_THAT(ran.out, ContainsSubstring("The program ended with exit code 130"));
+  CHECK_THAT(ran.out, ContainsSubstring("code 130\n0\nrun.memrec\n"));
+}
+
+TEST_CASE("what ends memest record ends the program") {
+  const Ran ran = record("", hands_over("trained") + "; kill -TERM $PPID; sleep 60");
+  CHECK(ran.code == 130);
+  CHECK_THAT(ran.out, ContainsSubstring("The program ended with exit code 143"));
+}
+
 TEST_CASE("a path with blanks does not part the list of libraries") {
   const Ran ran = run_shell(
       "cd $(mktemp -d) && mkdir 'a b' && TMPDIR=\"$PWD/a b\" memest record -- sh -c 'echo "

@@ -7,6 +7,7 @@ cannot be had the test is skipped (exit code 77).
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -99,9 +100,9 @@ class Programs(unittest.TestCase):
         self.assertEqual(time["unknown"], [])
         self.assertEqual(sum(row["flops"] for row in time["operators"]), counted)
         rows = {row["name"]: row for row in time["operators"]}
-        # Weights, gradients and two moments in bf16 are read, all but the gradients written.
+        # Weights, gradients and two moments in bf16 are read, all but the gradients written; the count of steps of nine tensors is read.
         parameters = (3 * 64 + 1) * 128 + (128 * 9 + 1) * 128 + 129 * 384 + 128 * 512 + 513 * 128
-        self.assertEqual(rows["aten::_fused_adamw_"]["bytes"], 7 * 2 * parameters)
+        self.assertEqual(rows["aten::_fused_adamw_"]["bytes"], 7 * 2 * parameters + 9 * 4)
         self.assertLess(time["step_seconds_low"], time["step_seconds"])
         self.assertLess(time["step_seconds"], time["step_seconds_high"])
 
@@ -113,6 +114,28 @@ class Programs(unittest.TestCase):
 
     def test_a_profiler_of_the_program_goes_first(self):
         record([], "scripts/profiled.py")
+
+    def test_sizes_become_formulas_and_a_point_that_is_held_out_is_hit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            family = os.path.join(folder, "run.memrec")
+            varied = ["--steps", "2", "--vary", "batch=4,5,8", "--vary", "seq=1280,1920,2560", "-o", family]
+            answer, _ = record(varied, "scripts/varied.py", "nanogpt", "{batch}", "{seq}")
+            held_out = answer["families"][0]["held_out"]
+            self.assertEqual(held_out["at"], {"batch": 5, "seq": 1920})
+            self.assertEqual(held_out["equal_requests"], answer["families"][0]["requests"])
+            # A point outside of them, recorded: the formulas give it too.
+            point, _ = record(["--steps", "2"], "scripts/varied.py", "nanogpt", "9", "2560")
+            played = subprocess.run([MEMEST, "replay", family, "--at", "batch=9", "--at", "seq=2560", "--format", "json"],
+                                    capture_output=True, text=True)
+            played = json.loads(played.stdout)["played"][0]
+            self.assertTrue(played["extrapolated"])
+            for key in ("allocated_peak_bytes", "reserved_peak_bytes"):
+                self.assertEqual(played[key], point["processes"][0][key])
+
+    def test_runs_that_part_are_refused_with_the_line(self):
+        ran = run(["--vary", "batch=2,3,5", "--vary", "seq=256,384,512"], [PYTHON, "scripts/varied.py", "parting", "{batch}", "{seq}"])
+        self.assertEqual(ran.returncode, 4)
+        self.assertIn("the runs part in the forward of step 1", ran.stderr)
 
     def test_a_graph_is_captured(self):
         answer, _ = record([], "scripts/cuda_graph.py")
@@ -145,11 +168,41 @@ class Programs(unittest.TestCase):
         told = {int(read["bytes"]) for read in process["reads"]}
         self.assertTrue(told)
 
+    def test_an_object_that_another_rank_sends_is_refused_in_a_sentence(self):
+        record(["--world", "4", "--rank", "2"], "scripts/broadcast.py")
+        record(["--world", "4"], "scripts/broadcast.py", "alone")
+        _, told = record(["--world", "4", "--rank", "2"], "scripts/broadcast.py", "alone", code=3)
+        self.assertIn("the program receives an object that another rank sends, and this process is the only one", told)
+
     def test_processes_of_torchrun_are_parts_of_one_answer(self):
         torchrun = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29517"]
         ran = run(["--format", "json", "--steps", "1"], [PYTHON, *torchrun, "sharded.py"])
         answer = json.loads(ran.stdout)
         self.assertEqual(sorted(process["rank"] for process in answer["processes"]), ["0 of 2", "1 of 2"])
+
+    def test_an_interrupted_program_is_told_until_then(self):
+        with tempfile.TemporaryDirectory() as folder:
+            recording = os.path.join(folder, "run.memrec")
+            rest = os.path.join(folder, "rest")
+            os.mkdir(rest)
+            command = [MEMEST, "record", "--format", "json", "-o", recording, "--", PYTHON, "scripts/endless.py"]
+            program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE,
+                                       start_new_session=True, env={**os.environ, "TMPDIR": rest})
+            losses = (line for line in program.stderr if line.startswith("loss"))
+            for _ in range(3):
+                next(losses)
+            os.killpg(program.pid, signal.SIGINT)
+            answer, _ = program.communicate(timeout=120)
+            self.assertEqual(program.returncode, 130)
+            marks = [mark["name"] for mark in json.loads(answer)["processes"][0]["phases"]]
+            self.assertIn("step3.optimizer", marks)
+            self.assertEqual([name for name in os.listdir(rest) if name.startswith("memest")], [])
+            replayed = subprocess.run([MEMEST, "replay", recording], capture_output=True, text=True)
+            self.assertEqual(replayed.returncode, 0, replayed.stdout)
+
+    def test_each_device_of_a_process_is_named(self):
+        answer, _ = record(["--gpus", "2"], "scripts/two_devices.py")
+        self.assertEqual([process["device"] for process in answer["processes"]], ["1 of 2", "2 of 2"])
 
     def test_a_program_without_pytorch_records_nothing(self):
         ran = run([], [PYTHON, "-c", "print(1)"])

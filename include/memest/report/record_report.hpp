@@ -2,9 +2,9 @@
 // which of its lines asked for it; and the time of a step.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "memest/memory/recorded_peaks.hpp"
@@ -16,16 +16,27 @@
 
 namespace memest {
 
-/// A process of the program that used a GPU.
+/// One of several devices that a process used.
+struct UsedDevice {
+  std::int64_t index = 0;   ///< by which the process knows it: 0 is cuda:0
+  std::int64_t number = 1;  ///< among those that it used, from 1 on
+  std::int64_t of = 1;      ///< how many it used
+
+  [[nodiscard]] std::string text() const {
+    return std::to_string(number) + " of " + std::to_string(of);
+  }
+};
+
+/// A process of the program that used a GPU, or what it took of one of several.
 struct ProcessRun {
   Recording recording;
   RecordedPeaks peaks;
   RecordedMoment peak;
   std::optional<RecordedFailure> failure;
   std::vector<PlaceGrowth> growing;
-  /// The time of the step whose work was recorded, or why it has none; nothing where no work was.
-  std::variant<std::monostate, RecordedTime, Unavailable> time;
-  std::string file;  ///< its recording; empty where none was asked for
+  RecordedStepTime time;
+  std::string file;                  ///< its recording; empty where none was asked for
+  std::optional<UsedDevice> device;  ///< absent where it used one alone
 };
 
 struct ProgramRun {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "memest/spec/allocator.hpp"
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {

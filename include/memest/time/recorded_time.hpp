@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -10,7 +11,7 @@
 
 #include "memest/graph/graph.hpp"
 #include "memest/spec/job.hpp"
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 #include "memest/time/gpu_laws.hpp"
 #include "memest/units/quantity.hpp"
 
@@ -41,6 +42,8 @@ struct RecordedWorkTime {
 
 /// The time of one process's step.
 struct RecordedTime {
+  std::string of;        ///< "step2", or "program" where it has no optimizer
+  bool cut_off = false;  ///< there was more work than was recorded
   Seconds step;
   Seconds low;
   Seconds high;
@@ -60,5 +63,10 @@ struct RecordedTime {
 /// memory bandwidth or no link that the step needs. Throws OverflowError.
 std::variant<RecordedTime, Unavailable> time_of(const RecordedWork& work, const Hardware& hardware,
                                                 const SourceMargin& published);
+
+/// The time of a recording's step, or why it has none; nothing where no work was recorded.
+using RecordedStepTime = std::variant<std::monostate, RecordedTime, Unavailable>;
+RecordedStepTime time_of(const std::optional<RecordedWork>& work, const Hardware& hardware,
+                         const SourceMargin& published);
 
 }  // namespace memest

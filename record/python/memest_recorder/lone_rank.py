@@ -7,6 +7,10 @@ def _bytes(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
+class ElsewhereError(RuntimeError):
+    """What the program receives is another rank's."""
+
+
 def install():
     import torch.distributed as dist
 
@@ -80,16 +84,29 @@ def install():
         stores.append(LoneStore(world))
         yield stores[-1], rank, world
 
-    receive = dist.distributed_c10d._tensor_to_object
+    c10d = dist.distributed_c10d
+    receive = c10d._tensor_to_object
+    broadcast = c10d.broadcast_object_list
 
     def tensor_to_object(*arguments, **options):
         try:
             return receive(*arguments, **options)
         except EOFError:
-            raise RuntimeError(
-                "memest record: the program receives an object that only another rank has, and this process is alone; "
-                "torchrun or --rank of the one that sends it has it"
+            raise ElsewhereError(
+                "memest record: the program receives an object that another rank sends, and this process is the only one; "
+                "record the rank that sends it (--rank 0, mostly), or start all ranks with torchrun"
             ) from None
 
-    dist.distributed_c10d.rendezvous = rendezvous
-    dist.distributed_c10d._tensor_to_object = tensor_to_object
+    def broadcast_object_list(object_list, *arguments, **options):
+        """Ranks mostly agree on what they have anyhow: an object that this one has is delivered to it."""
+        own = list(object_list)
+        try:
+            return broadcast(object_list, *arguments, **options)
+        except ElsewhereError:
+            if None in own:
+                raise
+            object_list[:] = own
+
+    c10d.rendezvous = rendezvous
+    c10d._tensor_to_object = tensor_to_object
+    c10d.broadcast_object_list = dist.broadcast_object_list = broadcast_object_list

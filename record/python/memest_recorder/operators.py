@@ -1,6 +1,7 @@
 """Operators of PyTorch's execution trace (torch.profiler.ExecutionTraceObserver) as lines of a recording."""
 
 import json
+import re
 
 DTYPES = {
     "float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16",
@@ -8,39 +9,55 @@ DTYPES = {
     "signed char": "int8", "unsigned char": "uint8", "int": "int32", "long int": "int64", "long": "int64", "short int": "int16",
     "short": "int16", "bool": "bool", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
 }
+DECODER = json.JSONDecoder()
+SEPARATORS = re.compile(r"[\s,]*")
+
+
+def handle_of(line):
+    """The operator that a line of the null device belongs to; 0 where it has none."""
+    words = line.split(" ", 5)
+    return int(words[4]) if words[1] in ("k", "g", "c", "m") else 0
 
 
 class Operators:
-    """Tells an operator by its RecordFunction handle, each once."""
+    """Those of the `handles` that the trace at `path` has: a large model's has more than a process should hold at once."""
 
-    def __init__(self, path):
+    def __init__(self, path, handles):
         self.nodes = {}
         self.told = {}
-        try:
-            with open(path) as file:
-                nodes = json.load(file)["nodes"]
-        except (OSError, ValueError, KeyError):  # the observer could not write it, or did not come to its end
-            return
-        for node in nodes:
+        for node in nodes_of(path):
             attributes = {attribute["name"]: attribute["value"] for attribute in node.get("attrs", ())}
-            if attributes.get("rf_id"):
+            if attributes.get("rf_id") in handles:
                 self.nodes[attributes["rf_id"]] = (node, attributes)
 
     def told_in(self, line):
         """The line of the null device with the number of its operator, from 1 on by their appearance; before it the operator's own
         line where it is the first of it."""
-        words = line.split(" ")
-        if words[1] not in ("k", "g", "c", "m") or words[4] == "0":
+        handle = handle_of(line)
+        if not handle:
             return [line]
-        handle = int(words[4])
         is_new = handle not in self.told
         number = self.told.setdefault(handle, len(self.told) + 1)
+        words = line.split(" ", 5)
         words[4] = str(number)
         told = " ".join(words)
         if not is_new:
             return [told]
         node, attributes = self.nodes.get(handle, ({"name": "?"}, {}))
         return [f"w o {number} {line_of(node, attributes)}", told]
+
+
+def nodes_of(path):
+    """The nodes of an execution trace, one after another, as far as it was written."""
+    try:
+        with open(path) as file:
+            text = file.read()
+        at = text.index("[", text.index('"nodes"')) + 1
+        while text[(at := SEPARATORS.match(text, at).end())] != "]":
+            node, at = DECODER.raw_decode(text, at)
+            yield node
+    except (OSError, ValueError, IndexError):
+        return
 
 
 def line_of(node, attributes):

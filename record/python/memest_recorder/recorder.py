@@ -5,6 +5,7 @@ import ctypes
 import os
 import sys
 
+from memest_recorder.interrupts import uninterrupted
 from memest_recorder.places import here
 from memest_recorder.trace import Mark, Trace
 from memest_recorder.work import WorkWatch
@@ -66,6 +67,7 @@ class Recorder:
     def begin_history(self):
         self.torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=sys.maxsize)
 
+    @uninterrupted
     def drain(self):
         """Writes what happened since the last time and forgets it."""
         histories = self.torch.cuda.memory._snapshot()["device_traces"]
@@ -180,12 +182,14 @@ class Recorder:
 
     # --- What is read back ---------------------------------------------------------------------------------------
 
+    @uninterrupted
     def note_read(self, size, first):
         key = (here(2), size, first)
         self.reads[key] = self.reads.get(key, 0) + 1
 
     # --- The end ---------------------------------------------------------------------------------------------------
 
+    @uninterrupted
     def end(self):
         if self.ended or os.getpid() != self.pid:  # a fork of the process that records
             return

@@ -5,7 +5,7 @@ import ctypes
 import os
 import threading
 
-from memest_recorder.operators import Operators
+from memest_recorder.operators import Operators, handle_of
 
 WATCHED_STEPS = 2  # the first one sets much up: the second is told where there is one
 FullListener = ctypes.CFUNCTYPE(None)
@@ -95,7 +95,7 @@ class WorkWatch:
 
     def leave_to_parent(self):
         """A worker's operators are none of this process's, and both would write one file."""
-        self.library.memest_record_watch_work(0)
+        self.library.memest_record_leave_work_to_parent()
         if self.ranges is not None:
             with Silence(self.torch):
                 self.torch._C._profiler._disable_execution_trace_observer()
@@ -107,13 +107,15 @@ class WorkWatch:
         if not self.spans:
             return []
         step = max(self.spans)
-        operators = Operators(self.operators)
-        lines = [f"# work: {'step' + str(step) if step else 'program'}"]
+        asked = []
         for span in self.spans[step]:
             with open(span) as file:
-                for line in file:
-                    lines += operators.told_in(line.rstrip("\n"))
+                asked += file.read().splitlines()
             os.remove(span)
+        operators = Operators(self.operators, {handle_of(line) for line in asked})
+        lines = [f"# work: {'step' + str(step) if step else 'program'}"]
+        for line in asked:
+            lines += operators.told_in(line)
         os.remove(self.operators)
         if self.full:
             lines.append("# work: cut off")

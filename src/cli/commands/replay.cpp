@@ -1,25 +1,25 @@
 #include "memest/memory/replay.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/record/play_family.hpp"
 #include "cli/spec.hpp"
+#include "memest/reader/catalog.hpp"
+#include "memest/reader/family_text.hpp"
 #include "memest/reader/read_trace.hpp"
+#include "memest/reader/residuals.hpp"
 #include "memest/report/replay_report.hpp"
 #include "memest/units/text.hpp"
 
 namespace memest {
 namespace {
-
-/// The memory and the settings that the requests are played under; without them the trace's own.
-struct PlayedUnder {
-  std::optional<Bytes> memory;
-  std::optional<AllocatorSettings> settings;
-};
 
 Checked<PlayedUnder> read_flags(const Arguments& arguments) {
   PlayedUnder under;
@@ -30,6 +30,11 @@ Checked<PlayedUnder> read_flags(const Arguments& arguments) {
     }
     under.memory = memory.value;
   }
+  if (!arguments.gpu.empty()) {
+    Checked<GpuSpec> gpu = find_gpu(arguments.gpu);
+    if (!gpu.ok()) return gpu.diagnostics();
+    under.gpu = std::move(gpu).value();
+  }
   if (arguments.conf.empty()) return under;
   const Checked<AllocatorSettings> settings = read_allocator_conf("--conf", arguments.conf);
   if (!settings.ok()) return settings.diagnostics();
@@ -37,30 +42,48 @@ Checked<PlayedUnder> read_flags(const Arguments& arguments) {
   return under;
 }
 
-PlayedRun played(AllocatorTrace trace, const PlayedUnder& under, const std::string& conf) {
-  PlayedRun run;
-  // The context takes as much of another device.
-  if (under.memory) trace.device_memory = *under.memory;
-  run.available = trace.context < trace.device_memory ? trace.available() : Bytes();
-  run.settings = conf.empty() ? trace.settings_text : conf;
-  run.played = play_requests(trace, under.settings.value_or(trace.settings), run.available);
-  run.trace = std::move(trace);
-  return run;
+/// A trace or, at the sizes of --at, a family; each is refused where the flags are for the other.
+Checked<std::vector<PlayedRun>> play_file(const std::string& file, const PlayedUnder& under,
+                                          const Arguments& arguments) {
+  auto read = read_recording_or_family(file);
+  if (!read.ok()) return read.diagnostics();
+  auto recording_or_family = std::move(read).value();
+  if (const auto* family = std::get_if<RecordedFamily>(&recording_or_family)) {
+    return play_family(*family, under, arguments);
+  }
+  if (!arguments.at.empty() || !arguments.largest_size.empty()) {
+    return mistake("'" + file + "' has sizes of its own: --at and --largest have no use for it",
+                   "memest record --vary writes recordings for many sizes");
+  }
+  std::vector<PlayedRun> runs;
+  Recording& recording = std::get<Recording>(recording_or_family);
+  runs.push_back(played(std::move(recording.trace), under, arguments.conf));
+  if (under.gpu) {
+    Hardware hardware;
+    hardware.gpu = *under.gpu;
+    runs.back().time = time_of(recording.work, hardware, find_source_margins().step);
+  }
+  return runs;
 }
+
+/// Whether a file's requests are granted: with --largest those of a value, whatever the next does.
+bool does_fit(const std::vector<PlayedRun>& runs) { return !runs.front().played.failed; }
 
 Outcome run_play(const Arguments& arguments, const Surroundings& surroundings) {
   const Checked<PlayedUnder> under = read_flags(arguments);
   if (!under.ok()) return refused(under.diagnostics());
   std::vector<PlayedRun> runs;
   Diagnostics diagnostics;
+  bool fit = true;
   for (const std::string& file : arguments.words) {
-    Checked<AllocatorTrace> trace = read_trace(file);
-    append(trace.diagnostics(), diagnostics);
-    if (trace.ok()) runs.push_back(played(std::move(trace).value(), under.value(), arguments.conf));
+    Checked<std::vector<PlayedRun>> of_file = play_file(file, under.value(), arguments);
+    append(of_file.diagnostics(), diagnostics);
+    if (!of_file.ok()) continue;
+    fit = fit && does_fit(of_file.value());
+    std::vector<PlayedRun> more = std::move(of_file).value();
+    std::ranges::move(more, std::back_inserter(runs));
   }
   if (!diagnostics.empty()) return refused(std::move(diagnostics));
-  const bool fit = std::ranges::none_of(
-      runs, [](const PlayedRun& run) { return run.played.failed.has_value(); });
   const Question question = question_of(arguments, arguments.words, surroundings);
   return {fit ? ExitCode::yes : ExitCode::no,
           formatted(report_play(runs, question), arguments.format, surroundings.out),
@@ -70,18 +93,27 @@ Outcome run_play(const Arguments& arguments, const Surroundings& surroundings) {
 }  // namespace
 
 Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings) {
-  if (!arguments.memory.empty() || !arguments.conf.empty()) {
+  const bool has_size = !arguments.at.empty() || !arguments.largest_size.empty();
+  if (!arguments.memory.empty() || !arguments.conf.empty() || !arguments.gpu.empty() || has_size) {
     return run_play(arguments, surroundings);
   }
   std::vector<ReplayedTrace> traces;
   Diagnostics diagnostics;
   for (const std::string& file : arguments.words) {
-    Checked<AllocatorTrace> trace = read_trace(file);
-    const Diagnostics& errors = trace.diagnostics();
-    append(errors, diagnostics);
-    if (!trace.ok()) continue;
-    ReplayResult result = replay(trace.value());
-    traces.push_back({std::move(trace).value(), std::move(result)});
+    auto read = read_recording_or_family(file);
+    append(read.diagnostics(), diagnostics);
+    if (!read.ok()) continue;
+    auto recording_or_family = std::move(read).value();
+    if (const auto* family = std::get_if<RecordedFamily>(&recording_or_family)) {
+      const VariedSize& first = family->varied.front();
+      diagnostics.push_back(
+          mistake("'" + file + "' is a recording for many sizes",
+                  "as in --at " + first.name + "=" + std::to_string(first.values.back())));
+      continue;
+    }
+    AllocatorTrace& trace = std::get<Recording>(recording_or_family).trace;
+    ReplayResult result = replay(trace);
+    traces.push_back({std::move(trace), std::move(result)});
   }
   if (!diagnostics.empty()) return refused(std::move(diagnostics));
   const bool equal = std::all_of(traces.begin(), traces.end(), [](const ReplayedTrace& replayed) {

@@ -14,7 +14,12 @@ namespace {
 // else (C++, [support.signal]).
 volatile std::sig_atomic_t g_interrupted = 0;
 
-void remember(int) { g_interrupted = 1; }
+volatile std::sig_atomic_t g_waited_for = 0;  // a process, which has the numbers of an int
+
+void remember(int signal) {
+  g_interrupted = 1;
+  if (signal == SIGTERM && g_waited_for != 0) kill(g_waited_for, signal);
+}
 
 /// _exit is one of the few functions that a handler may call (POSIX, 2.4.3).
 void end(int) { _exit(static_cast<int>(ExitCode::interrupted)); }
@@ -42,14 +47,18 @@ UninterruptedWrite::UninterruptedWrite() {
 
 UninterruptedWrite::~UninterruptedWrite() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-InterruptWatch::InterruptWatch() {
+InterruptWatch::InterruptWatch(SecondSignal second) {
   g_interrupted = 0;
   struct sigaction action {};
   action.sa_handler = remember;
-  // The second one finds the default again. System calls go on: a sleep is not cut short.
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  // System calls go on: a sleep is not cut short. A second signal that ends finds the default
+  // again.
+  action.sa_flags = SA_RESTART;
+  if (second == SecondSignal::ends) action.sa_flags |= static_cast<int>(SA_RESETHAND);
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before_[i]);
 }
+
+void InterruptWatch::pass_terminations_to(pid_t process) { g_waited_for = process; }
 
 InterruptWatch::~InterruptWatch() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);

@@ -2,8 +2,11 @@
 // what can go on later finishes its step first.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <csignal>
+#include <cstdint>
 
 namespace memest {
 
@@ -24,16 +27,25 @@ class UninterruptedWrite {
   sigset_t before_{};
 };
 
+/// The effect of a second signal on an InterruptWatch.
+enum class SecondSignal : std::uint8_t {
+  ends,       ///< the program, at once
+  remembered  ///< as the first was: what is under way ends by itself, and cleans up
+};
+
 /// From its construction on the first SIGINT or SIGTERM is remembered; a second one ends the
-/// program. One at a time.
+/// program, if not said otherwise. One at a time.
 class InterruptWatch {
  public:
-  InterruptWatch();
+  explicit InterruptWatch(SecondSignal second = SecondSignal::ends);
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;
   ~InterruptWatch();
 
   [[nodiscard]] static bool interrupted();
+  /// From here on SIGTERM, which a terminal does not give to a program that this one waits for, is
+  /// passed on to `process`; 0: to none.
+  static void pass_terminations_to(pid_t process);
 
  private:
   std::array<struct sigaction, 2> before_{};

@@ -49,15 +49,16 @@ int run_child(std::vector<std::string> command, const Variables& variables) {
   const std::vector<char*> settings = pointers_to(environment);
   Spawning spawning;
   posix_spawn_file_actions_adddup2(&spawning.actions, STDERR_FILENO, STDOUT_FILENO);
-  const InterruptWatch watch;
   pid_t child = 0;
   const int error = posix_spawnp(&child, name.c_str(), &spawning.actions, &spawning.attributes,
                                  words.data(), settings.data());
   if (error != 0) throw EnvironmentError("cannot run '" + name + "': " + std::strerror(error));
+  InterruptWatch::pass_terminations_to(child);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) throw EnvironmentError("cannot wait for '" + name + "'");
   }
+  InterruptWatch::pass_terminations_to(0);
   return WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

@@ -52,6 +52,7 @@ std::optional<NullDevice> null_device_of(const GpuSpec& gpu) {
   const auto capability = gpu.compute_capability();
   if (!capability || !gpu.multiprocessors) return std::nullopt;
   NullDevice device;
+  device.gpu = gpu;
   device.name = gpu.vendor + " " + gpu.name;
   device.capability = *capability;
   device.multiprocessors = gpu.multiprocessors->value;
@@ -101,6 +102,10 @@ Variables variables_of(const NullDevice& device, const RecordOptions& options,
   };
   add_ranks(options, variables);
   return variables;
+}
+
+void order_hashes(Variables& variables) {
+  if (std::getenv("PYTHONHASHSEED") == nullptr) variables.emplace_back("PYTHONHASHSEED", "0");
 }
 
 bool has_real_gpu() {

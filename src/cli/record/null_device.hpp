@@ -15,6 +15,7 @@
 namespace memest {
 
 struct NullDevice {
+  GpuSpec gpu;
   std::string name;
   ComputeCapability capability;
   std::int64_t multiprocessors = 0;
@@ -43,6 +44,9 @@ std::filesystem::path device_folder();
 std::vector<std::pair<std::string, std::string>> variables_of(const NullDevice& device,
                                                               const RecordOptions& options,
                                                               const std::filesystem::path& run);
+
+/// Adds what makes Python walk its sets in the same order in every run, unless this process has it.
+void order_hashes(std::vector<std::pair<std::string, std::string>>& variables);
 
 /// Whether this machine has a driver of NVIDIA's: the program would be meant to use its GPU.
 bool has_real_gpu();

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "memest/diag/environment.hpp"
 
@@ -41,7 +42,11 @@ std::vector<std::filesystem::path> RunFolder::traces() const {
   for (const auto& entry : std::filesystem::directory_iterator(path_)) {
     if (entry.path().extension() == ".trace") traces.push_back(entry.path());
   }
-  std::ranges::sort(traces);
+  // "71.10.trace" is behind "71.2.trace": the shorter number is the smaller one.
+  std::ranges::sort(traces, {}, [](const std::filesystem::path& path) {
+    const std::string name = path.filename().string();
+    return std::pair(name.size(), name);
+  });
   return traces;
 }
 

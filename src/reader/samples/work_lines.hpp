@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 #include "reader/job/read_allocator.hpp"
 
 namespace memest {

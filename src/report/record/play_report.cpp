@@ -10,6 +10,8 @@
 #include "report/pages/json.hpp"
 #include "report/pages/nouns.hpp"
 #include "report/record/phase_text.hpp"
+#include "report/record/played_point.hpp"
+#include "report/record/work_report.hpp"
 
 namespace memest {
 namespace {
@@ -28,7 +30,7 @@ std::string failing_sentence(const PlayedRun& run) {
   const TraceEvent& event = run.trace.events[failed];
   const std::string place = failing_place(run);
   return fmt::format("{}:{}: out of memory {}: {} asked for{}, {} allocated and {} reserved",
-                     run.trace.file, event.line, phase_text(phase_of(run.trace, failed)),
+                     played_name(run), event.line, phase_text(phase_of(run.trace, failed)),
                      sized_text(event.size), place.empty() ? "" : " at " + place,
                      sized_text(run.played.end.allocated.current),
                      sized_text(run.played.end.reserved.current));
@@ -45,7 +47,7 @@ Table table_of(const std::vector<PlayedRun>& runs) {
   for (const PlayedRun& run : runs) {
     const AllocatorStatistics& end = run.played.end;
     table.rows.push_back(
-        {{run.trace.file, run.settings, sized_text(run.available), sized_text(end.allocated.peak),
+        {{played_name(run), run.settings, sized_text(run.available), sized_text(end.allocated.peak),
           sized_text(end.reserved.peak), std::to_string(end.retries)},
          does_fit(run) ? "✓" : "✗",
          does_fit(run) ? Tone::plain : Tone::bad});
@@ -53,13 +55,30 @@ Table table_of(const std::vector<PlayedRun>& runs) {
   return table;
 }
 
+/// Whether it is an answer, not the value behind the largest that fits.
+bool is_asked_for(const PlayedRun& run) { return !run.at || !run.at->is_next; }
+
 Page page_of(const std::vector<PlayedRun>& runs) {
-  const auto whole = static_cast<std::int64_t>(runs.size());
-  const std::int64_t fitting = std::ranges::count_if(runs, does_fit);
-  Page page{
-      {Heading{fmt::format("{} of {} fit", fitting, nouns_text(whole, "trace"))}, table_of(runs)}};
+  Page page;
+  const std::int64_t whole = std::ranges::count_if(runs, is_asked_for);
+  const std::int64_t fitting = std::ranges::count_if(
+      runs, [](const PlayedRun& run) { return is_asked_for(run) && does_fit(run); });
+  if (runs.front().at && runs.front().at->largest) {
+    for (const PlayedRun& run : runs) {
+      if (is_asked_for(run)) page.parts.emplace_back(Heading{largest_sentence(run, does_fit(run))});
+    }
+  } else {
+    page.parts.emplace_back(
+        Heading{fmt::format("{} of {} fit", fitting, nouns_text(whole, "trace"))});
+  }
+  page.parts.emplace_back(table_of(runs));
   for (const PlayedRun& run : runs) {
+    if (run.at && is_asked_for(run)) {
+      page.parts.emplace_back(Paragraph{range_sentence(*run.at),
+                                        is_extrapolated(*run.at) ? Tone::uncertain : Tone::faint});
+    }
     if (!does_fit(run)) page.parts.emplace_back(Paragraph{failing_sentence(run), Tone::bad});
+    for (Part& part : time_parts(run.time, run.gpu)) page.parts.push_back(std::move(part));
   }
   return page;
 }
@@ -75,7 +94,7 @@ Table rows_of(const std::vector<PlayedRun>& runs) {
               {}};
   for (const PlayedRun& run : runs) {
     const AllocatorStatistics& end = run.played.end;
-    table.rows.push_back({{run.trace.file, run.settings, std::to_string(run.available.value()),
+    table.rows.push_back({{played_name(run), run.settings, std::to_string(run.available.value()),
                            does_fit(run) ? "yes" : "no", std::to_string(end.allocated.peak.value()),
                            std::to_string(end.reserved.peak.value()), std::to_string(end.retries)},
                           "",
@@ -93,6 +112,9 @@ Json json_of(const PlayedRun& run) {
             {"allocated_peak_bytes", end.allocated.peak.value()},
             {"reserved_peak_bytes", end.reserved.peak.value()},
             {"retries", end.retries}};
+  if (run.at) add_point(*run.at, json);
+  if (!run.gpu.empty()) json["gpu"] = run.gpu;
+  put_time(run.time, json);
   if (does_fit(run)) return json;
   const TraceEvent& event = run.trace.events[*run.played.failed];
   json["out_of_memory"] = {{"line", event.line},
@@ -108,7 +130,8 @@ Json json_of(const PlayedRun& run) {
 
 Report report_play(const std::vector<PlayedRun>& runs, const Question& question) {
   Json json = new_answer();
-  json["fit"] = std::ranges::all_of(runs, does_fit);
+  json["fit"] = std::ranges::all_of(
+      runs, [](const PlayedRun& run) { return !is_asked_for(run) || does_fit(run); });
   json["played"] = Json::array();
   for (const PlayedRun& run : runs) json["played"].push_back(json_of(run));
   json["provenance"] = {{"method", "replay"}, {"versions", {{"memest", question.version}}}};

@@ -37,6 +37,10 @@ Json json_of(const ProgramRun& program, const ProcessRun& process) {
             {"torch", recording.torch},
             {"settings", recording.trace.settings_text},
             {"allocated_peak_bytes", process.peaks.allocated.value()}};
+  if (process.device) {
+    json["device"] = process.device->text();
+    json["device_index"] = process.device->index;
+  }
   if (process.peaks.reserved) json["reserved_peak_bytes"] = process.peaks.reserved->value();
   if (const auto device = device_peak_of(program, process)) {
     json["device_peak_bytes"] = device->value();
@@ -63,7 +67,7 @@ Json json_of(const ProgramRun& program, const ProcessRun& process) {
     json["growing_places"].push_back(
         {{"place", growth.place}, {"bytes_a_step", growth.a_step.value()}});
   }
-  put_time(process, json);
+  put_time(process.time, json);
   json["stopped"] = recording.stopped;
   if (process.failure) json["out_of_memory"] = json_of(*process.failure);
   if (!process.file.empty()) json["file"] = process.file;

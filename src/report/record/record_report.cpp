@@ -10,6 +10,8 @@
 #include "memest/units/text.hpp"
 #include "report/pages/nouns.hpp"
 #include "report/record/phase_text.hpp"
+#include "report/record/phases_table.hpp"
+#include "report/record/reads_text.hpp"
 #include "report/record/record_json.hpp"
 #include "report/record/work_report.hpp"
 
@@ -17,8 +19,7 @@ namespace memest {
 namespace {
 
 constexpr std::size_t kPlacesShown = 12;
-constexpr std::size_t kReadsShown = 5;
-constexpr std::size_t kMarkersShown = 10;
+constexpr std::size_t kGrowingShown = 5;
 
 std::string asking_text(const std::string& place) {
   return place.empty() ? "autograd's own thread" : place;
@@ -36,6 +37,9 @@ std::string sizes_text(const ProgramRun& program, const ProcessRun& process) {
 Heading heading_of(const ProgramRun& program, const ProcessRun& process) {
   std::string who;
   if (!process.recording.rank.empty()) who = "rank " + process.recording.rank + ": ";
+  if (process.device) {
+    who += fmt::format("device {} (cuda:{}): ", process.device->text(), process.device->index);
+  }
   const std::string verdict = ran_out(program)           ? "does not fit in"
                               : came_to_its_end(program) ? "fits in"
                                                          : "until it failed, of";
@@ -66,34 +70,6 @@ Table places_of(const ProcessRun& process) {
   return table;
 }
 
-/// The last marker is behind the last step, of which nothing is told unless the program failed.
-bool is_shown(const TraceMarker& marker, bool failed) {
-  if (marker.name.ends_with(".unfinished")) return failed;
-  return marker.name.find('.') != std::string::npos;
-}
-
-Table phases_of(const AllocatorTrace& trace, bool failed) {
-  Table table{{{"until the end of"},
-               {"allocated", Align::right},
-               {"reserved", Align::right},
-               {"peak so far", Align::right}},
-              {}};
-  const auto value = [](const TraceMarker& marker, TracedStatistic statistic) {
-    const auto& recorded = marker.statistics[static_cast<std::size_t>(statistic)];
-    return recorded ? sized_text(Bytes(*recorded)) : std::string("—");
-  };
-  for (const TraceMarker& marker : trace.markers) {
-    if (!is_shown(marker, failed)) continue;
-    if (table.rows.size() == kMarkersShown) break;
-    table.rows.push_back({{marker.name, value(marker, TracedStatistic::allocated_bytes),
-                           value(marker, TracedStatistic::reserved_bytes),
-                           value(marker, TracedStatistic::allocated_peak)},
-                          "",
-                          {}});
-  }
-  return table;
-}
-
 std::string failure_text(const RecordedFailure& failure) {
   std::string text =
       fmt::format("Out of memory {}: {} asks for {} where {} are allocated and {} reserved.",
@@ -107,42 +83,17 @@ std::string failure_text(const RecordedFailure& failure) {
   return text + " --memory 1TiB records what the whole run needs.";
 }
 
-std::string read_text(const DeviceRead& read) {
-  return fmt::format("{} at {} ({} told {})",
-                     read.count == 1 ? "once" : grouped(read.count) + " times",
-                     read.place.empty() ? "a thread without Python" : read.place,
-                     sized_text(read.size), read.first);
-}
-
 /// Places that hold more behind every step.
 std::vector<Part> growth_of(const ProcessRun& process) {
   if (process.growing.empty()) return {};
   std::string text;
-  for (std::size_t i = 0; i < std::min(process.growing.size(), kReadsShown); ++i) {
+  for (std::size_t i = 0; i < std::min(process.growing.size(), kGrowingShown); ++i) {
     const PlaceGrowth& growth = process.growing[i];
     text += (i == 0 ? "" : ", ") + asking_text(growth.place) + " by " + sized_text(growth.a_step);
   }
   return {Paragraph{
       "Memory grows from step to step: " + text + ". A run of many steps takes more than this one.",
       Tone::bad}};
-}
-
-/// The values that the program may have branched on.
-std::vector<Part> assumptions_of(const ProcessRun& process) {
-  std::vector<DeviceRead> reads = process.recording.reads;
-  if (reads.empty()) return {};
-  std::ranges::stable_sort(reads, std::ranges::greater(), &DeviceRead::count);
-  std::string text =
-      "Nothing was computed. What the program read back from the device was answered as in a "
-      "healthy program, else with zero; what depends on such a value is an assumption: ";
-  for (std::size_t i = 0; i < std::min(reads.size(), kReadsShown); ++i) {
-    text += (i == 0 ? "" : "; ") + read_text(reads[i]);
-  }
-  if (reads.size() > kReadsShown) {
-    text += "; and at " +
-            nouns_text(static_cast<std::int64_t>(reads.size() - kReadsShown), "other place");
-  }
-  return {Paragraph{text + ".", Tone::faint}};
 }
 
 void add_process(const ProgramRun& program, const ProcessRun& process, Page& page) {
@@ -154,13 +105,16 @@ void add_process(const ProgramRun& program, const ProcessRun& process, Page& pag
   page.parts.emplace_back(
       Paragraph{fmt::format("At the peak, {}:", phase_text(process.peak.phase)), Tone::plain});
   page.parts.emplace_back(places_of(process));
-  if (Table phases = phases_of(process.recording.trace, !came_to_its_end(program));
+  if (Table phases =
+          phases_table(process.recording.trace, process.peak.phase, !came_to_its_end(program));
       !phases.rows.empty()) {
     page.parts.emplace_back(std::move(phases));
   }
   for (Part& part : growth_of(process)) page.parts.push_back(std::move(part));
-  for (Part& part : time_parts(process, program.gpu)) page.parts.push_back(std::move(part));
-  for (Part& part : assumptions_of(process)) page.parts.push_back(std::move(part));
+  for (Part& part : time_parts(process.time, program.gpu)) page.parts.push_back(std::move(part));
+  if (const std::string assumed = assumptions_text(process.recording.reads); !assumed.empty()) {
+    page.parts.emplace_back(Paragraph{assumed, Tone::faint});
+  }
 }
 
 /// How the program ended, where that is not by itself.
@@ -193,13 +147,14 @@ std::vector<Part> endings_of(const ProgramRun& program) {
 }
 
 Table records_of(const ProgramRun& program) {
-  Table table{{{"rank"}, {"place"}, {"allocations"}, {"bytes"}}, {}};
+  Table table{{{"rank"}, {"device"}, {"place"}, {"allocations"}, {"bytes"}}, {}};
   for (const ProcessRun& process : program.processes) {
     for (const PlaceUse& use : process.peak.places) {
-      table.rows.push_back({{process.recording.rank, use.place, std::to_string(use.allocations),
-                             std::to_string(use.bytes.value())},
-                            "",
-                            {}});
+      table.rows.push_back(
+          {{process.recording.rank, process.device ? process.device->text() : "", use.place,
+            std::to_string(use.allocations), std::to_string(use.bytes.value())},
+           "",
+           {}});
     }
   }
   return table;

@@ -16,22 +16,21 @@ constexpr std::size_t kOperatorsShown = 8;
 constexpr std::size_t kUnknownShown = 4;
 
 /// "Step 2", "The program".
-std::string subject_of(const RecordedWork& work) {
+std::string subject_of(const RecordedTime& time) {
   constexpr std::string_view kStep = "step";
-  return work.of.starts_with(kStep) ? "Step " + work.of.substr(kStep.size()) : "The program";
+  return time.of.starts_with(kStep) ? "Step " + time.of.substr(kStep.size()) : "The program";
 }
 
-std::string sentence_of(const RecordedWork& work, const RecordedTime& time,
-                        const std::string& gpu) {
+std::string sentence_of(const RecordedTime& time, const std::string& gpu) {
   std::string text =
-      fmt::format("{} takes {} on {} ({} to {}): {}", subject_of(work), seconds_text(time.step),
+      fmt::format("{} takes {} on {} ({} to {}): {}", subject_of(time), seconds_text(time.step),
                   gpu, seconds_text(time.low), seconds_text(time.high), flops_text(time.flops));
   if (time.utilisation > 0) text += ", " + percent_text(time.utilisation) + " of its peak";
   text += fmt::format("; its busiest stream works {} of it, and the host asks for {} in {}.",
                       seconds_text(time.device), nouns_text(time.launches, "kernel"),
                       seconds_text(time.host));
-  if (work.of == "step1") text += " The first step has the program's set-up in it.";
-  if (work.cut_off) text += " There was more work than is recorded.";
+  if (time.of == "step1") text += " The first step has the program's set-up in it.";
+  if (time.cut_off) text += " There was more work than is recorded.";
   return text;
 }
 
@@ -76,38 +75,43 @@ Json json_of(const std::vector<RecordedWorkTime>& times) {
 
 }  // namespace
 
-std::vector<Part> time_parts(const ProcessRun& process, const std::string& gpu) {
-  if (const auto* unavailable = std::get_if<Unavailable>(&process.time)) {
+std::vector<Part> time_parts(const RecordedStepTime& time, const std::string& gpu) {
+  if (const auto* unavailable = std::get_if<Unavailable>(&time)) {
     return {Paragraph{"A step has no time: " + unavailable->sentence + ".", Tone::uncertain}};
   }
-  const auto* time = std::get_if<RecordedTime>(&process.time);
-  if (time == nullptr) return {};
+  const auto* known = std::get_if<RecordedTime>(&time);
+  if (known == nullptr) return {};
   std::vector<Part> parts;
-  parts.emplace_back(Paragraph{sentence_of(*process.recording.work, *time, gpu), Tone::plain});
-  parts.emplace_back(table_of(time->kinds, "work", time->kinds.size()));
-  parts.emplace_back(table_of(time->operators, "operator", kOperatorsShown));
-  if (!time->unknown.empty()) {
-    parts.emplace_back(Paragraph{unknown_text(*time), Tone::uncertain});
+  parts.emplace_back(Paragraph{sentence_of(*known, gpu), Tone::plain});
+  parts.emplace_back(table_of(known->kinds, "work", known->kinds.size()));
+  parts.emplace_back(table_of(known->operators, "operator", kOperatorsShown));
+  if (!known->unknown.empty()) {
+    parts.emplace_back(Paragraph{unknown_text(*known), Tone::uncertain});
   }
   return parts;
 }
 
-void put_time(const ProcessRun& process, Json& json) {
-  if (const auto* unavailable = std::get_if<Unavailable>(&process.time)) {
+void put_time(const RecordedStepTime& time, Json& json) {
+  if (const auto* unavailable = std::get_if<Unavailable>(&time)) {
     put_null(json, "time", unavailable->sentence);
     return;
   }
-  const auto* time = std::get_if<RecordedTime>(&process.time);
-  if (time == nullptr) return;
-  json["time"] = {
-      {"of", process.recording.work->of},        {"cut_off", process.recording.work->cut_off},
-      {"step_seconds", time->step.value()},      {"step_seconds_low", time->low.value()},
-      {"step_seconds_high", time->high.value()}, {"device_seconds", time->device.value()},
-      {"host_seconds", time->host.value()},      {"launches", time->launches},
-      {"utilisation", time->utilisation},        {"kinds", json_of(time->kinds)},
-      {"operators", json_of(time->operators)},   {"unknown", time->unknown},
-      {"provenance", text_of(time->origin)}};
-  put(json["time"], "flops", time->flops);
+  const auto* known = std::get_if<RecordedTime>(&time);
+  if (known == nullptr) return;
+  json["time"] = {{"of", known->of},
+                  {"cut_off", known->cut_off},
+                  {"step_seconds", known->step.value()},
+                  {"step_seconds_low", known->low.value()},
+                  {"step_seconds_high", known->high.value()},
+                  {"device_seconds", known->device.value()},
+                  {"host_seconds", known->host.value()},
+                  {"launches", known->launches},
+                  {"utilisation", known->utilisation},
+                  {"kinds", json_of(known->kinds)},
+                  {"operators", json_of(known->operators)},
+                  {"unknown", known->unknown},
+                  {"provenance", text_of(known->origin)}};
+  put(json["time"], "flops", known->flops);
 }
 
 }  // namespace memest

@@ -4,15 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "memest/report/record_report.hpp"
+#include "memest/report/page.hpp"
+#include "memest/time/recorded_time.hpp"
 #include "report/pages/json.hpp"
 
 namespace memest {
 
 /// Empty where no work was recorded.
-std::vector<Part> time_parts(const ProcessRun& process, const std::string& gpu);
+std::vector<Part> time_parts(const RecordedStepTime& time, const std::string& gpu);
 
 /// Writes "time"; nothing where no work was recorded.
-void put_time(const ProcessRun& process, Json& json);
+void put_time(const RecordedStepTime& time, Json& json);
 
 }  // namespace memest

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "memest/spec/gpu/kernel_shape.hpp"
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "memest/spec/gpu/kernel_shape.hpp"
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 
 namespace memest {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "memest/spec/gpu/kernel_shape.hpp"
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 #include "memest/time/recorded_time.hpp"
 
 namespace memest {

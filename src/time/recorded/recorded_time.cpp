@@ -269,6 +269,8 @@ std::variant<RecordedTime, Unavailable> time_of(const RecordedWork& work, const 
   const RecordedPrices prices(work, hardware);
   if (auto reason = prices.missing()) return *std::move(reason);
   RecordedTime time;
+  time.of = work.of;
+  time.cut_off = work.cut_off;
   const double step = period_of(work, prices.seconds(Outlook::expected));
   time.step = Seconds(step);
   time.low = std::min(Seconds(period_of(work, prices.seconds(Outlook::fast))),
@@ -280,6 +282,14 @@ std::variant<RecordedTime, Unavailable> time_of(const RecordedWork& work, const 
     time.utilisation = time.flops.as_double() / (peak->value() * step);
   }
   return time;
+}
+
+RecordedStepTime time_of(const std::optional<RecordedWork>& work, const Hardware& hardware,
+                         const SourceMargin& published) {
+  if (!work || work->items.empty()) return {};
+  auto time = time_of(*work, hardware, published);
+  if (auto* known = std::get_if<RecordedTime>(&time)) return std::move(*known);
+  return std::get<Unavailable>(std::move(time));
 }
 
 }  // namespace memest

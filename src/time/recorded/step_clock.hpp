@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "memest/spec/recording/recorded_work.hpp"
+#include "memest/spec/recorded/recorded_work.hpp"
 
 namespace memest {
 
