@@ -125,7 +125,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   if ((command.flags & kPlayFlags) != 0) {
     app.add_option("--memory", arguments.memory);
     app.add_option("--conf", arguments.conf);
-    app.add_option("--gpu", arguments.gpu);
+    app.add_option("--gpu", arguments.gpus)->delimiter(',')->allow_extra_args(false);
     app.add_option("--at", arguments.at)->allow_extra_args(false);
     app.add_option("--largest", arguments.largest_size);
   }

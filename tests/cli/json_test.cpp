@@ -104,7 +104,7 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "timeline gpt2 --against tests/truth/traces/v023.trace.gz", "timeline llama-3-8b --gpu t4",
       "timeline gpt2 --pack /dev/null", "timeline resnet-18 --reuse",
       "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
-      "replay tests/record/worked.memrec.gz --gpu a100-sxm-80gb",
+      "replay tests/record/worked.memrec.gz --gpu a100-sxm-80gb,t4",
       "replay tests/record/family.memrec --at batch=9 --at seq=1001",
       "replay tests/record/family.memrec --largest batch --at seq=1024",
       "replay tests/record/trained.memrec.gz tests/record/ran_out.memrec.gz --memory 600MiB "

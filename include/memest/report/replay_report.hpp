@@ -41,6 +41,7 @@ struct PlayedRun {
   std::optional<PlayedPoint> at = {};  ///< absent: the trace has sizes of its own
   std::string gpu = {};                ///< "NVIDIA A100 SXM4 80GB"; empty where none was asked for
   RecordedStepTime time = {};          ///< on it
+  std::optional<DollarsPerHour> price = {};
 };
 
 Report report_play(const std::vector<PlayedRun>& runs, const Question& question);

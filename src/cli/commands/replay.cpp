@@ -21,7 +21,8 @@
 namespace memest {
 namespace {
 
-Checked<PlayedUnder> read_flags(const Arguments& arguments) {
+/// The memory and settings of the flags, once for each GPU type of --gpu.
+Checked<std::vector<PlayedUnder>> read_flags(const Arguments& arguments) {
   PlayedUnder under;
   if (!arguments.memory.empty()) {
     const ParsedBytes memory = parse_bytes(arguments.memory);
@@ -30,16 +31,20 @@ Checked<PlayedUnder> read_flags(const Arguments& arguments) {
     }
     under.memory = memory.value;
   }
-  if (!arguments.gpu.empty()) {
-    Checked<GpuSpec> gpu = find_gpu(arguments.gpu);
-    if (!gpu.ok()) return gpu.diagnostics();
-    under.gpu = std::move(gpu).value();
+  if (!arguments.conf.empty()) {
+    const Checked<AllocatorSettings> settings = read_allocator_conf("--conf", arguments.conf);
+    if (!settings.ok()) return settings.diagnostics();
+    under.settings = settings.value();
   }
-  if (arguments.conf.empty()) return under;
-  const Checked<AllocatorSettings> settings = read_allocator_conf("--conf", arguments.conf);
-  if (!settings.ok()) return settings.diagnostics();
-  under.settings = settings.value();
-  return under;
+  if (arguments.gpus.empty()) return std::vector{std::move(under)};
+  std::vector<PlayedUnder> of_gpus;
+  for (const std::string& name : arguments.gpus) {
+    Checked<GpuSpec> gpu = find_gpu(name);
+    if (!gpu.ok()) return gpu.diagnostics();
+    of_gpus.push_back(under);
+    of_gpus.back().gpu = std::move(gpu).value();
+  }
+  return of_gpus;
 }
 
 /// A trace or, at the sizes of --at, a family; each is refused where the flags are for the other.
@@ -62,6 +67,7 @@ Checked<std::vector<PlayedRun>> play_file(const std::string& file, const PlayedU
     Hardware hardware;
     hardware.gpu = *under.gpu;
     runs.back().time = time_of(recording.work, hardware, find_source_margins().step);
+    if (const auto price = find_price(under.gpu->slug)) runs.back().price = price->price;
   }
   return runs;
 }
@@ -70,18 +76,22 @@ Checked<std::vector<PlayedRun>> play_file(const std::string& file, const PlayedU
 bool does_fit(const std::vector<PlayedRun>& runs) { return !runs.front().played.failed; }
 
 Outcome run_play(const Arguments& arguments, const Surroundings& surroundings) {
-  const Checked<PlayedUnder> under = read_flags(arguments);
-  if (!under.ok()) return refused(under.diagnostics());
+  const Checked<std::vector<PlayedUnder>> unders = read_flags(arguments);
+  if (!unders.ok()) return refused(unders.diagnostics());
   std::vector<PlayedRun> runs;
   Diagnostics diagnostics;
   bool fit = true;
   for (const std::string& file : arguments.words) {
-    Checked<std::vector<PlayedRun>> of_file = play_file(file, under.value(), arguments);
-    append(of_file.diagnostics(), diagnostics);
-    if (!of_file.ok()) continue;
-    fit = fit && does_fit(of_file.value());
-    std::vector<PlayedRun> more = std::move(of_file).value();
-    std::ranges::move(more, std::back_inserter(runs));
+    for (const PlayedUnder& under : unders.value()) {
+      Checked<std::vector<PlayedRun>> played_file = play_file(file, under, arguments);
+      if (!played_file.ok()) {
+        append(played_file.diagnostics(), diagnostics);
+        break;  // the file is refused on every GPU
+      }
+      std::vector<PlayedRun> more = std::move(played_file).value();
+      fit = fit && does_fit(more);
+      std::ranges::move(more, std::back_inserter(runs));
+    }
   }
   if (!diagnostics.empty()) return refused(std::move(diagnostics));
   const Question question = question_of(arguments, arguments.words, surroundings);
@@ -94,7 +104,7 @@ Outcome run_play(const Arguments& arguments, const Surroundings& surroundings) {
 
 Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings) {
   const bool has_size = !arguments.at.empty() || !arguments.largest_size.empty();
-  if (!arguments.memory.empty() || !arguments.conf.empty() || !arguments.gpu.empty() || has_size) {
+  if (!arguments.memory.empty() || !arguments.conf.empty() || !arguments.gpus.empty() || has_size) {
     return run_play(arguments, surroundings);
   }
   std::vector<ReplayedTrace> traces;

@@ -29,11 +29,41 @@ std::string failing_sentence(const PlayedRun& run) {
   const std::size_t failed = *run.played.failed;
   const TraceEvent& event = run.trace.events[failed];
   const std::string place = failing_place(run);
-  return fmt::format("{}:{}: out of memory {}: {} asked for{}, {} allocated and {} reserved",
-                     played_name(run), event.line, phase_text(phase_of(run.trace, failed)),
-                     sized_text(event.size), place.empty() ? "" : " at " + place,
-                     sized_text(run.played.end.allocated.current),
-                     sized_text(run.played.end.reserved.current));
+  return fmt::format(
+      "{}:{}: out of memory{} {}: {} asked for{}, {} allocated and {} reserved", played_name(run),
+      event.line, run.gpu.empty() ? "" : " on " + run.gpu, phase_text(phase_of(run.trace, failed)),
+      sized_text(event.size), place.empty() ? "" : " at " + place,
+      sized_text(run.played.end.allocated.current), sized_text(run.played.end.reserved.current));
+}
+
+/// The cost of a thousand steps; nothing where the step has no time, or the GPU no price.
+std::optional<Dollars> cost_of_steps(const PlayedRun& run) {
+  constexpr double kSteps = 1000;
+  const auto* time = std::get_if<RecordedTime>(&run.time);
+  if (time == nullptr || !run.price) return std::nullopt;
+  return *run.price * Seconds(kSteps * time->step.value());
+}
+
+/// Several GPU types beside each other.
+Table gpus_of(const std::vector<PlayedRun>& runs) {
+  Table table{{{"trace"},
+               {"GPU"},
+               {"memory", Align::right},
+               {"reserved", Align::right},
+               {"a step", Align::right},
+               {"1,000 steps", Align::right}},
+              {}};
+  for (const PlayedRun& run : runs) {
+    const auto* time = does_fit(run) ? std::get_if<RecordedTime>(&run.time) : nullptr;
+    const std::optional<Dollars> cost = does_fit(run) ? cost_of_steps(run) : std::nullopt;
+    table.rows.push_back(
+        {{played_name(run), run.gpu, sized_text(run.available),
+          sized_text(run.played.end.reserved.peak),
+          time == nullptr ? "—" : seconds_text(time->step), cost ? dollars_text(*cost) : "—"},
+         does_fit(run) ? "✓" : "✗",
+         does_fit(run) ? Tone::plain : Tone::bad});
+  }
+  return table;
 }
 
 Table table_of(const std::vector<PlayedRun>& runs) {
@@ -61,6 +91,8 @@ bool is_asked_for(const PlayedRun& run) { return !run.at || !run.at->is_next; }
 Page page_of(const std::vector<PlayedRun>& runs) {
   Page page;
   const std::int64_t whole = std::ranges::count_if(runs, is_asked_for);
+  const bool on_gpus =
+      std::ranges::any_of(runs, [&](const PlayedRun& run) { return run.gpu != runs.front().gpu; });
   const std::int64_t fitting = std::ranges::count_if(
       runs, [](const PlayedRun& run) { return is_asked_for(run) && does_fit(run); });
   if (runs.front().at && runs.front().at->largest) {
@@ -68,16 +100,17 @@ Page page_of(const std::vector<PlayedRun>& runs) {
       if (is_asked_for(run)) page.parts.emplace_back(Heading{largest_sentence(run, does_fit(run))});
     }
   } else {
-    page.parts.emplace_back(
-        Heading{fmt::format("{} of {} fit", fitting, nouns_text(whole, "trace"))});
+    page.parts.emplace_back(Heading{
+        fmt::format("{} of {} fit", fitting, nouns_text(whole, on_gpus ? "run" : "trace"))});
   }
-  page.parts.emplace_back(table_of(runs));
+  page.parts.emplace_back(on_gpus ? gpus_of(runs) : table_of(runs));
   for (const PlayedRun& run : runs) {
     if (run.at && is_asked_for(run)) {
       page.parts.emplace_back(Paragraph{range_sentence(*run.at),
                                         is_extrapolated(*run.at) ? Tone::uncertain : Tone::faint});
     }
     if (!does_fit(run)) page.parts.emplace_back(Paragraph{failing_sentence(run), Tone::bad});
+    if (on_gpus) continue;
     for (Part& part : time_parts(run.time, run.gpu)) page.parts.push_back(std::move(part));
   }
   return page;
@@ -115,6 +148,7 @@ Json json_of(const PlayedRun& run) {
   if (run.at) add_point(*run.at, json);
   if (!run.gpu.empty()) json["gpu"] = run.gpu;
   put_time(run.time, json);
+  if (const auto cost = cost_of_steps(run)) json["dollars_per_1000_steps"] = cost->value();
   if (does_fit(run)) return json;
   const TraceEvent& event = run.trace.events[*run.played.failed];
   json["out_of_memory"] = {{"line", event.line},

@@ -40,8 +40,9 @@ std::string largest_sentence(const PlayedRun& run, bool fits) {
   const PlayedPoint& at = *run.at;
   const VariedSize& varied = at.varied[*at.largest];
   const std::string value = grouped(at.point[*at.largest]);
-  if (!fits) return fmt::format("no {} fits, not even {}", varied.name, value);
-  return fmt::format("{} {} is the largest that fits", varied.name, value);
+  const std::string where = run.gpu.empty() ? "" : " on " + run.gpu;
+  if (!fits) return fmt::format("no {} fits{}, not even {}", varied.name, where, value);
+  return fmt::format("{} {} is the largest that fits{}", varied.name, value, where);
 }
 
 bool is_extrapolated(const PlayedPoint& at) {
