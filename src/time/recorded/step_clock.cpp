@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <unordered_map>
 
 namespace memest {
 namespace {
@@ -13,15 +14,15 @@ class StepClock {
     for (std::size_t i = 0; i < work.items.size(); ++i) {
       const WorkItem& item = work.items[i];
       if (const auto* event = std::get_if<EventRecorded>(&item.what)) {
-        at(events_, event->event) = at(streams_, item.stream);
+        events_[event->event] = streams_[item.stream];
       } else if (const auto* awaited = std::get_if<EventAwaited>(&item.what)) {
-        double& stream = at(streams_, item.stream);
-        stream = std::max(stream, at(events_, awaited->event));
+        double& stream = streams_[item.stream];
+        stream = std::max(stream, events_[awaited->event]);
       } else if (const auto* wait = std::get_if<HostWait>(&item.what)) {
         host_ = std::max(host_, reached(*wait));
       } else if (!std::holds_alternative<WorkMark>(item.what)) {
         host_ += seconds.host[i];
-        double& stream = at(streams_, item.stream);
+        double& stream = streams_[item.stream];
         stream = std::max(stream, host_) + seconds.device[i];
       }
     }
@@ -30,22 +31,17 @@ class StepClock {
   /// When host and device are done.
   [[nodiscard]] double end() const {
     double end = host_;
-    for (const double stream : streams_) end = std::max(end, stream);
+    for (const auto& [number, stream] : streams_) end = std::max(end, stream);
     return end;
   }
 
  private:
-  static double& at(std::vector<double>& times, std::size_t number) {
-    if (number >= times.size()) times.resize(number + 1);
-    return times[number];
-  }
-
   double reached(const HostWait& wait) {
     switch (wait.target) {
       case HostWait::For::event:
-        return at(events_, wait.number);
+        return events_[wait.number];
       case HostWait::For::stream:
-        return at(streams_, wait.number);
+        return streams_[wait.number];
       case HostWait::For::device:
         return end();
     }
@@ -53,8 +49,8 @@ class StepClock {
   }
 
   double host_ = 0;
-  std::vector<double> streams_;
-  std::vector<double> events_;
+  std::unordered_map<std::size_t, double> streams_;
+  std::unordered_map<std::size_t, double> events_;
 };
 
 }  // namespace
