@@ -54,7 +54,15 @@ unsigned WorkLog::stream_number(Handle stream) {
 
 unsigned WorkLog::event_number(Handle event) { return numbered(events_, event); }
 
+void WorkLog::stop_if_full() {
+  constexpr std::size_t kFull = std::size_t{16} << 20U;  // 300,000 launches
+  if (size_.load(std::memory_order_relaxed) < kFull || !watches_.exchange(false)) return;
+  if (const FullListener listener = full_listener_; listener != nullptr) listener();
+}
+
 void WorkLog::kernel(const char* name, Dim3 grid, Dim3 block, Handle stream) {
+  stop_if_full();
+  if (!watches()) return;
   const Lock lock(mutex_);
   const auto [found, is_new] = names_.try_emplace(name, static_cast<unsigned>(names_.size()));
   if (is_new) text_ += "w n " + std::to_string(found->second) + ' ' + name + '\n';

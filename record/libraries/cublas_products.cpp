@@ -1,7 +1,5 @@
 // cuBLAS: the products that are asked of it. They do nothing but to be told to who watches.
 
-#include <cstring>
-
 #include "abi/calls.hpp"
 #include "device/kernels.hpp"
 #include "device/streams.hpp"
@@ -17,13 +15,6 @@ constexpr int kTensorFloatCompute = 77;
 
 /// Each handle's mode, which PyTorch sets before every product of fp32.
 thread_local int math_mode = 0;
-
-/// The scalar beta, which lies on the host: PyTorch sets no other pointer mode for products.
-bool is_zero(const void* beta, int type) {
-  if (beta == nullptr) return true;
-  const unsigned char zeros[sizeof(double) * 2] = {};
-  return std::memcmp(beta, zeros, scalar_size(type)) == 0;
-}
 
 struct Gemm {
   Handle library = nullptr;
@@ -48,7 +39,7 @@ Status multiply(const Gemm& gemm) {
                   .result = gemm.result,
                   .transposes_a = gemm.transpose_a != 0,
                   .transposes_b = gemm.transpose_b != 0,
-                  .accumulates = !is_zero(gemm.beta, gemm.compute),
+                  .accumulates = is_set(gemm.beta, gemm.compute),
                   .tensor_float = single && (gemm.tensor_float || math_mode == kTensorFloatMath),
                   .m = gemm.m,
                   .n = gemm.n,

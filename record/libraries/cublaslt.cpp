@@ -34,6 +34,7 @@ struct Layout {
 
 struct Multiplication {
   int compute = 0;
+  int scale = kReal32;  ///< the type of alpha and beta
   std::int32_t transpose_a = 0;
   std::int32_t transpose_b = 0;
 };
@@ -131,12 +132,12 @@ MEMEST_CALL Status cublasLtMatrixLayoutDestroy(Handle layout) {
   return kSuccess;
 }
 
-MEMEST_CALL Status cublasLtMatmulDescCreate(Handle* multiplication, int compute, int) {
-  return multiplications().create(multiplication, {compute, 0, 0});
+MEMEST_CALL Status cublasLtMatmulDescCreate(Handle* multiplication, int compute, int scale) {
+  return multiplications().create(multiplication, {compute, scale, 0, 0});
 }
 MEMEST_CALL Status cublasLtMatmulDescInit_internal(Handle multiplication, std::size_t, int compute,
-                                                   int) {
-  multiplications().put(multiplication, {compute, 0, 0});
+                                                   int scale) {
+  multiplications().put(multiplication, {compute, scale, 0, 0});
   return kSuccess;
 }
 MEMEST_CALL Status cublasLtMatmulDescSetAttribute(Handle handle, int attribute, const void* buffer,
@@ -164,14 +165,14 @@ MEMEST_CALL Status cublasLtMatmulAlgoGetHeuristic(Handle, Handle, Handle, Handle
   return kSuccess;
 }
 MEMEST_CALL Status cublasLtMatmul(Handle library, Handle multiplication, const void*, const void*,
-                                  Handle a, const void*, Handle, const float* beta, const void*,
+                                  Handle a, const void*, Handle, const void* beta, const void*,
                                   Handle, void*, Handle result, const void*, void*, std::size_t,
                                   Handle stream) {
   library_ran(nullptr, library);
   if (!work().watches()) return kSuccess;
   Product product =
       product_of(multiplications().of(multiplication), layouts().of(a), layouts().of(result));
-  product.accumulates = beta != nullptr && *beta != 0;
+  product.accumulates = is_set(beta, multiplications().of(multiplication).scale);
   work().product(product, stream);
   return kSuccess;
 }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
+
+#include "device/memory.hpp"
 
 namespace memest::record {
 
@@ -26,6 +29,14 @@ constexpr std::size_t scalar_size(int type) {
     default:
       return 4;
   }
+}
+
+/// Whether a scalar beta adds to the result. One that lies on the device cannot be asked, and is
+/// taken as 0.
+inline bool is_set(const void* beta, int type) {
+  if (beta == nullptr || memory().is_device(beta)) return false;
+  const unsigned char zeros[2 * sizeof(double)] = {};
+  return std::memcmp(beta, zeros, scalar_size(type)) != 0;
 }
 
 }  // namespace memest::record

@@ -92,6 +92,11 @@ MEMEST_CALL Status cudaGraphInstantiateWithFlags(Handle* executable, Handle, uns
 MEMEST_CALL Status cudaGraphInstantiate(Handle* executable, Handle, unsigned long long) {
   return make(executable);
 }
+/// The work of a graph is told where it is captured, and its launches by this name alone.
+MEMEST_CALL Status cudaGraphLaunch(Handle, Handle stream) {
+  if (work().watches()) work().library("cudaGraphLaunch", stream);
+  return kSuccess;
+}
 /// One node: PyTorch warns of a graph without any.
 MEMEST_CALL Status cudaGraphGetNodes(Handle, Handle*, std::size_t* count) {
   *count = 1;

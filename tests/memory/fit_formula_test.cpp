@@ -103,5 +103,18 @@ TEST_CASE("two points have a line, three none that misses one") {
   CHECK(three.fit({9, 14, 21}) == std::nullopt);
 }
 
+TEST_CASE("sizes whose coefficients leave 128 bits have no formula") {
+  const std::vector<VariedSize> varied{
+      {"n", {100'003, 200'017, 300'017, 400'031, 500'029, 600'043, 700'057, 800'011}}};
+  const std::vector<SizePoint> points = points_of(varied).fitted;
+  std::vector<std::int64_t> sizes;
+  std::int64_t size = (std::int64_t{1} << 49U) + 1;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    sizes.push_back(size);
+    size = size / 3 * 2 + 7;
+  }
+  CHECK(!FormulaFitter(points).fit(sizes));
+}
+
 }  // namespace
 }  // namespace memest

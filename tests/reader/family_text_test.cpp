@@ -76,7 +76,7 @@ TEST_CASE("formulas are of the names, exact, and nothing else") {
   }
   CHECK(parse_formula("2*batch*3", names) == std::nullopt);
   for (const char* text :
-       {"", "+3", "3*", "3batch", "batch seq", "width", "batch^", "batch^10", "(batch", "(batch)/0",
+       {"", "+3", "3*", "3batch", "batch seq", "width", "batch^", "batch^10", "batch^9*batch", "(batch", "(batch)/0",
         "(batch)", "batch/2", "3+", "0x10", "1.5", "99999999999999999999"}) {
     INFO(text);
     CHECK(parse_formula(text, names) == std::nullopt);

@@ -47,6 +47,7 @@ int ncclCommInitRankScalable(void** communicator, int ranks, int rank, int ids, 
 int cudaEventRecord(void* event, void* stream);
 int cudaStreamWaitEvent(void* stream, void* event, unsigned flags);
 int cudaDeviceSynchronize();
+int cudaGraphLaunch(void* graph, void* stream);
 int cublasCreate_v2(void** library);
 int cublasSetStream_v2(void* library, void* stream);
 int cublasGemmEx(void* library, int transpose_a, int transpose_b, int m, int n, int k,
@@ -59,7 +60,7 @@ int cublasLtMatmulDescSetAttribute(void* multiplication, int attribute, const vo
 int cublasLtMatrixLayoutCreate(void** layout, int type, std::uint64_t rows, std::uint64_t columns,
                                std::int64_t leading);
 int cublasLtMatmul(void* library, void* multiplication, const void* alpha, const void* a,
-                   void* a_layout, const void* b, void* b_layout, const float* beta, const void* c,
+                   void* a_layout, const void* b, void* b_layout, const void* beta, const void* c,
                    void* c_layout, void* d, void* d_layout, const void* algorithm, void* workspace,
                    std::size_t bytes, void* stream);
 int InitializeInjectionNvtx2(const void* (*export_table)(std::uint32_t));
@@ -358,9 +359,14 @@ TEST_CASE("products are told by cuBLAS' arguments, and by cuBLASLt's descriptors
   REQUIRE(cublasLtMatrixLayoutCreate(&d, 0, 16, 32, 16) == 0);
   cublasLtMatmul(library, multiplication, &one, nullptr, a, nullptr, b, &zero, nullptr, d, nullptr,
                  d, nullptr, nullptr, 0, nullptr);
-  CHECK(watched.lines() == std::vector<std::string>{"w g 0 0 0 14 14 tn 16 32 64 1",
-                                                    "w g 0 0 0 14 14 tn+ 16 32 64 1",
-                                                    "w g 0 0 0 14 0 tn 16 32 64 1"});
+  // A beta that lies on the device is not looked into.
+  void* const on_device = allocated(sizeof one);
+  cublasLtMatmul(library, multiplication, &one, nullptr, a, nullptr, b, on_device, nullptr, d,
+                 nullptr, d, nullptr, nullptr, 0, nullptr);
+  CHECK(watched.lines() ==
+        std::vector<std::string>{"w g 0 0 0 14 14 tn 16 32 64 1", "w g 0 0 0 14 14 tn+ 16 32 64 1",
+                                 "w g 0 0 0 14 0 tn 16 32 64 1", "w g 0 0 0 14 0 tn 16 32 64 1"});
+  cudaFree(on_device);
 }
 
 TEST_CASE("waits, copies and messages are told in their order") {
@@ -377,8 +383,11 @@ TEST_CASE("waits, copies and messages are told in their order") {
   cudaStreamWaitEvent(side, &event, 0);
   ncclReduceScatter(device, device, 2, kInt64, 0, group, side);
   cudaDeviceSynchronize();
+  cudaGraphLaunch(nullptr, nullptr);
   const std::vector<std::string> lines = watched.lines();
-  REQUIRE(lines.size() == 6);
+  REQUIRE(lines.size() == 8);
+  CHECK(lines[6] == "w n 0 cudaGraphLaunch");
+  CHECK(lines[7] == "w k 0 0 0 0 0 0 0 0");
   CHECK(lines[0] == "w m 0 0 0 h2d_pageable 8");
   CHECK(lines[1] == "w h stream 0");
   const std::string number = lines[2].substr(4, lines[2].find(' ', 4) - 4);

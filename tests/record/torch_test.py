@@ -112,8 +112,20 @@ class Programs(unittest.TestCase):
         self.assertIn("all_gather", rows)
         self.assertIn("reduce_scatter", rows)
 
-    def test_a_profiler_of_the_program_goes_first(self):
+    def test_a_profiler_and_a_trace_of_the_program_go_first(self):
         record([], "scripts/profiled.py")
+        answer, _ = record([], "scripts/traced.py")
+        self.assertNotIn("time", answer["processes"][0])
+
+    def test_a_step_of_two_optimizers_is_told_together(self):
+        answer, _ = record([], "scripts/two_optimizers.py")
+        time = answer["processes"][0]["time"]
+        rows = {row["name"]: row for row in time["operators"]}
+        self.assertEqual((time["of"], time["unknown"]), ("step2", []))
+        # Forwards, gradients of both weights and of what is between them.
+        self.assertEqual(rows["aten::mm"]["flops"], 5 * 2 * 32 * 256 * 256)
+        self.assertIn("aten::_foreach_add_", rows)
+        self.assertIn("aten::_fused_adamw_", rows)
 
     def test_sizes_become_formulas_and_a_point_that_is_held_out_is_hit(self):
         with tempfile.TemporaryDirectory() as folder:

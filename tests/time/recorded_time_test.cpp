@@ -278,7 +278,24 @@ TEST_CASE("the sums by kind and by operator are those of all work") {
   CHECK(memory->bytes == Bytes(3 * 2 * 4096 * 1024));
 }
 
-TEST_CASE("a step whose ranks have no link has no time") {
+TEST_CASE("a product in a type that the GPU has no rate of has no time") {
+  RecordedWork work = of_products(1024, 1);
+  std::get<RecordedProduct>(work.items[0].what).operand = DType::fp8;
+  Hardware hardware = h100();
+  CHECK(std::holds_alternative<RecordedTime>(time_of(work, hardware, {})));
+  hardware.gpu = find_gpu("a100-sxm-80gb").value();
+  CHECK(std::get<Unavailable>(time_of(work, hardware, {})).sentence ==
+        "no fp8 rate is known for " + hardware.gpu.name);
+}
+
+TEST_CASE("streams and events may have any numbers") {
+  constexpr std::size_t kLarge = std::size_t{1} << 40U;
+  // A step's second kernel runs beside the next one's first.
+  CHECK(period({kernel(kLarge), recorded(kLarge, kLarge), awaited(kLarge, 0), kernel(0)}, 0, 1) ==
+        Approx(1));
+}
+
+TEST_CASE("a step without what its time needs has none") {
   RecordedWork work = of_products(1024, 1);
   work.items.push_back(
       {.what = RecordedMessage{RecordedMessageKind::all_reduce, Bytes(1 << 20), 8}});

@@ -9,8 +9,8 @@ DTYPES = {
     "signed char": "int8", "unsigned char": "uint8", "int": "int32", "long int": "int64", "long": "int64", "short int": "int16",
     "short": "int16", "bool": "bool", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
 }
-DECODER = json.JSONDecoder()
-SEPARATORS = re.compile(r"[\s,]*")
+DECODER = json.JSONDecoder(strict=False)
+NODE = re.compile(r'\n\s*(\{)\s*"id":')
 
 
 def handle_of(line):
@@ -25,14 +25,22 @@ class Operators:
     def __init__(self, path, handles):
         self.nodes = {}
         self.told = {}
+        self.kernels = {}  # by name, over all spans
+        self.of_span = {}  # by the number that the null device gave in this one
         for node in nodes_of(path):
             attributes = {attribute["name"]: attribute["value"] for attribute in node.get("attrs", ())}
             if attributes.get("rf_id") in handles:
                 self.nodes[attributes["rf_id"]] = (node, attributes)
 
     def told_in(self, line):
-        """The line of the null device with the number of its operator, from 1 on by their appearance; before it the operator's own
-        line where it is the first of it."""
+        """The line of the null device with the number of its operator, from 1 on by their appearance, and that of its kernel; before it
+        the operator's own line where it is the first of it."""
+        if line.startswith("w n "):
+            return self.named(line)
+        if line.startswith("w k "):
+            words = line.split(" ")
+            words[5] = str(self.of_span[words[5]])
+            line = " ".join(words)
         handle = handle_of(line)
         if not handle:
             return [line]
@@ -47,17 +55,30 @@ class Operators:
         return [f"w o {number} {line_of(node, attributes)}", told]
 
 
+    def named(self, line):
+        """Each span numbers its kernels anew."""
+        _, _, number, name = line.split(" ", 3)
+        is_new = name not in self.kernels
+        self.of_span[number] = self.kernels.setdefault(name, len(self.kernels))
+        return [f"w n {self.kernels[name]} {name}"] if is_new else []
+
+
 def nodes_of(path):
-    """The nodes of an execution trace, one after another, as far as it was written."""
+    """The nodes of an execution trace, one after another, as far as it was written. PyTorch writes names as they are: a range with a
+    quotation mark in its name is no JSON, and is left out."""
     try:
-        with open(path) as file:
+        with open(path, errors="replace") as file:
             text = file.read()
-        at = text.index("[", text.index('"nodes"')) + 1
-        while text[(at := SEPARATORS.match(text, at).end())] != "]":
-            node, at = DECODER.raw_decode(text, at)
-            yield node
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return
+    node = NODE.search(text)
+    while node is not None:
+        try:
+            told, at = DECODER.raw_decode(text, node.start(1))
+            yield told
+        except ValueError:
+            at = node.end()
+        node = NODE.search(text, at)
 
 
 def line_of(node, attributes):

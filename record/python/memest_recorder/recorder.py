@@ -207,7 +207,7 @@ class Recorder:
         atexit.unregister(self.end)
         self.library.memest_record_listen_to_reads(None)
         reads = [f"# read: {count} {size} {first} {place}" for (place, size, first), count in self.reads.items()]
-        self.work.stop()
+        self.work.stop(ended=not hasattr(sys, "last_value"))  # of an exception that nobody caught
         own = [*reads, *self.work.lines()]  # of the process: its first device tells them
         for trace in self.traces.values():
             trace.close([*lines, *own])

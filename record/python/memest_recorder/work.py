@@ -26,7 +26,7 @@ class WorkWatch:
         os.register_at_fork(after_in_child=self.leave_to_parent)
         self.ranges = None
         self.thread = threading.get_ident()  # the ranges are this thread's, and autograd's for it
-        self.give_way_to_profiler()
+        self.give_way()
         ranges = torch.autograd.profiler.emit_nvtx(record_shapes=False)
         ranges.__enter__()
         self.ranges = ranges
@@ -123,15 +123,19 @@ class WorkWatch:
 
     # --- The program's own profiler ----------------------------------------------------------------------------
 
-    def give_way_to_profiler(self):
-        """PyTorch has one profiler at a time in a thread: the program's goes first."""
-        profiler = self.torch.autograd.profiler
-        for name in ("_prepare_profiler", "_enable_profiler"):
-            setattr(profiler, name, self.stopping_first(getattr(profiler, name)))
+    def give_way(self):
+        """PyTorch has one profiler at a time in a thread, and one execution trace in a process: the program's go first."""
+        for module, name, in_process in (
+            (self.torch.autograd.profiler, "_prepare_profiler", False),
+            (self.torch.autograd.profiler, "_enable_profiler", False),
+            (self.torch.profiler.profiler, "_add_execution_trace_observer", True),
+        ):
+            if hasattr(module, name):
+                setattr(module, name, self.stopping_first(getattr(module, name), in_process))
 
-    def stopping_first(self, call):
+    def stopping_first(self, call, in_process):
         def stops_and_calls(*arguments):
-            if threading.get_ident() == self.thread:
+            if in_process or threading.get_ident() == self.thread:
                 self.stop(ended=False)
             return call(*arguments)
 

@@ -61,12 +61,8 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
   refuse_real_gpu(arguments);
   // Ctrl-C reaches the program too, which ends by it: what it took until then is the answer.
   const InterruptWatch watch(SecondSignal::remembered);
+  if (!arguments.varied.empty()) return run_varied(arguments, device.value(), surroundings);
   Outcome outcome;
-  if (!arguments.varied.empty()) {
-    outcome = run_varied(arguments, device.value(), surroundings);
-    if (InterruptWatch::interrupted()) outcome.code = ExitCode::interrupted;
-    return outcome;
-  }
   const Checked<ProgramRun> recorded = record_program(arguments, device.value(), outcome.files);
   if (!recorded.ok()) return refused(recorded.diagnostics());
   const ProgramRun& program = recorded.value();

@@ -153,8 +153,9 @@ Checked<SizePoint> read_point(const std::vector<std::string>& flags, const std::
   for (const std::string& flag : flags) {
     const auto value = parse_size_value(flag);
     if (!value) {
-      errors.push_back(mistake("--at takes a name and a whole number, not '" + flag + "'",
-                               "as in --at batch=8"));
+      errors.push_back(
+          mistake("--at takes a name and a whole number from 1 to 2^40, not '" + flag + "'",
+                  "as in --at batch=8"));
       continue;
     }
     const std::size_t i = index("--at", value->first);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "cli/machine/interrupt.hpp"
 #include "cli/machine/write.hpp"
 #include "cli/record/record_program.hpp"
 #include "cli/record/varied_words.hpp"
@@ -96,6 +97,7 @@ Checked<std::vector<PointRun>> record_points(const Arguments& arguments, const N
     Checked<ProgramRun> program = record_program(own, device, run.files);
     if (!program.ok()) return program.diagnostics();
     run.program = std::move(program).value();
+    if (InterruptWatch::interrupted()) return runs;  // the caller asks too
     if (auto failure = failure_at(at, run.program)) return *std::move(failure);
     order_ranks(run.program);
     const std::size_t processes = run.program.processes.size();
@@ -169,6 +171,7 @@ Outcome run_varied(const Arguments& arguments, const NullDevice& device,
   const auto varied = read_varied(arguments.varied, arguments.words);
   if (!varied.ok()) return refused(varied.diagnostics());
   const auto runs = record_points(arguments, device, varied.value());
+  if (InterruptWatch::interrupted()) return {ExitCode::interrupted, "", {}};
   if (!runs.ok()) return refused(runs.diagnostics());
   auto fitted = fit_processes(varied.value(), runs.value(), arguments.output);
   if (const auto* refusal = std::get_if<FamilyRefusal>(&fitted)) {

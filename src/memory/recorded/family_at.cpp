@@ -98,8 +98,8 @@ SizeRange range_of(const VariedSize& varied, std::int64_t value) {
 std::variant<LargestSize, NoSize> find_largest_size(const RecordedFamily& family, SizePoint point,
                                                     std::size_t varied,
                                                     const PlayedDevice& device) {
-  constexpr std::int64_t kNoLimit = std::int64_t{1} << 32U;
   const std::int64_t unit = common_unit(family.varied[varied]);
+  const std::int64_t no_limit = std::max((std::int64_t{1} << 40U) / unit, std::int64_t{1});
   std::int64_t fitting = 0;  // in units; 0 takes nothing
   std::int64_t next = family.varied[varied].values.front() / unit;
   const auto fits = [&](std::int64_t units) {
@@ -111,14 +111,15 @@ std::variant<LargestSize, NoSize> find_largest_size(const RecordedFamily& family
     if (const auto* none = std::get_if<NoSize>(&answer)) return *none;
     if (!std::get<bool>(answer)) break;
     fitting = next;
-    if (fitting >= kNoLimit) return LargestSize{fitting * unit, std::nullopt};
+    if (fitting >= no_limit) return LargestSize{fitting * unit, std::nullopt};
     next = 2 * fitting;
   }
   while (next - fitting > 1) {
     const std::int64_t middle = fitting + (next - fitting) / 2;
     const auto answer = fits(middle);
-    if (const auto* none = std::get_if<NoSize>(&answer)) return *none;
-    (std::get<bool>(answer) ? fitting : next) = middle;
+    // Below the recorded values a formula may give no size: whatever fits has a larger one.
+    const bool is_below = std::holds_alternative<NoSize>(answer);
+    (is_below || std::get<bool>(answer) ? fitting : next) = middle;
   }
   LargestSize largest;
   if (fitting > 0) largest.value = fitting * unit;

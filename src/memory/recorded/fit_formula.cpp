@@ -75,9 +75,21 @@ void add_choices(std::size_t count, std::size_t all, std::vector<std::size_t>& b
 /// A row a point: its monomials, and the size.
 using Equations = std::vector<std::vector<Int128>>;
 
+/// The determinant of two rows and columns; nothing where it leaves 128 bits.
+std::optional<Int128> determinant_of(Int128 a, Int128 b, Int128 c, Int128 d) {
+  Int128 left = 0;
+  Int128 right = 0;
+  Int128 determinant = 0;
+  const bool overflows = __builtin_mul_overflow(a, d, &left) ||
+                         __builtin_mul_overflow(b, c, &right) ||
+                         __builtin_sub_overflow(left, right, &determinant);
+  return overflows ? std::nullopt : std::optional(determinant);
+}
+
 /// Gauss and Jordan's elimination without fractions, after Bareiss: behind it each unknown is the
 /// last column of its row over the value that is returned. Nothing where the equations do not
-/// determine the unknowns, or contradict each other.
+/// determine the unknowns, or contradict each other, or a number leaves 128 bits: no program's
+/// sizes have such coefficients.
 std::optional<Int128> eliminate(Equations& rows, std::size_t unknowns) {
   Int128 before = 1;
   for (std::size_t k = 0; k < unknowns; ++k) {
@@ -89,8 +101,9 @@ std::optional<Int128> eliminate(Equations& rows, std::size_t unknowns) {
       if (i == k) continue;
       const Int128 factor = rows[i][k];
       for (std::size_t j = 0; j <= unknowns; ++j) {
-        const Int128 kept = checked_multiply(rows[k][k], rows[i][j]);
-        rows[i][j] = checked_subtract(kept, checked_multiply(factor, rows[k][j])) / before;
+        const auto crossed = determinant_of(rows[k][k], rows[k][j], factor, rows[i][j]);
+        if (!crossed) return std::nullopt;
+        rows[i][j] = *crossed / before;
       }
     }
     before = rows[k][k];

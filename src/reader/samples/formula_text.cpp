@@ -115,15 +115,16 @@ class FormulaReader {
     const auto known = std::ranges::find(names_, name);
     if (known == names_.end()) return false;
     rest_.remove_prefix(name.size());
+    constexpr std::int64_t kMost = 9;
     std::int64_t exponent = 1;
     if (take('^')) {
-      constexpr std::int64_t kMost = 9;
       const auto number = take_number();
       if (!number || *number < 1 || *number > kMost) return false;
       exponent = *number;
     }
-    exponents[static_cast<std::size_t>(known - names_.begin())] +=
-        static_cast<std::uint8_t>(exponent);
+    std::uint8_t& sum = exponents[static_cast<std::size_t>(known - names_.begin())];
+    if (sum + exponent > kMost) return false;
+    sum += static_cast<std::uint8_t>(exponent);
     return true;
   }
 

@@ -123,13 +123,17 @@ Table rows_of(const std::vector<PlayedRun>& runs) {
                {"fits"},
                {"allocated_peak_bytes"},
                {"reserved_peak_bytes"},
-               {"retries"}},
+               {"retries"},
+               {"gpu"},
+               {"step_seconds"}},
               {}};
   for (const PlayedRun& run : runs) {
     const AllocatorStatistics& end = run.played.end;
+    const auto* time = std::get_if<RecordedTime>(&run.time);
     table.rows.push_back({{played_name(run), run.settings, std::to_string(run.available.value()),
                            does_fit(run) ? "yes" : "no", std::to_string(end.allocated.peak.value()),
-                           std::to_string(end.reserved.peak.value()), std::to_string(end.retries)},
+                           std::to_string(end.reserved.peak.value()), std::to_string(end.retries),
+                           run.gpu, time == nullptr ? "" : exact_text(time->step.value())},
                           "",
                           {}});
   }

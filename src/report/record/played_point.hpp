@@ -17,7 +17,7 @@ std::string largest_sentence(const PlayedRun& run, bool fits);
 /// Whether a value lies outside of what was recorded.
 bool is_extrapolated(const PlayedPoint& at);
 
-/// "Recorded were batch 2 to 5 and seq 512 to 896 in steps of 128: batch 8 is extrapolated."
+/// "Recorded were batch 2 to 5 and seq 512 to 896 in multiples of 128: batch 8 is extrapolated."
 std::string range_sentence(const PlayedPoint& at);
 
 /// Adds the keys that a played trace with sizes of its own has not.

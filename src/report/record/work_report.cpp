@@ -26,9 +26,10 @@ std::string sentence_of(const RecordedTime& time, const std::string& gpu) {
       fmt::format("{} takes {} on {} ({} to {}): {}", subject_of(time), seconds_text(time.step),
                   gpu, seconds_text(time.low), seconds_text(time.high), flops_text(time.flops));
   if (time.utilisation > 0) text += ", " + percent_text(time.utilisation) + " of its peak";
-  text += fmt::format("; its busiest stream works {} of it, and the host asks for {} in {}.",
-                      seconds_text(time.device), nouns_text(time.launches, "kernel"),
-                      seconds_text(time.host));
+  text += fmt::format(
+      "; its busiest stream works {} of it, and the host asks for {} kernels, messages and copies "
+      "in {}.",
+      seconds_text(time.device), grouped(time.launches), seconds_text(time.host));
   if (time.of == "step1") text += " The first step has the program's set-up in it.";
   if (time.cut_off) text += " There was more work than is recorded.";
   return text;

@@ -92,6 +92,14 @@ class RecordedPrices {
 
   /// Why the step has no time.
   [[nodiscard]] std::optional<Unavailable> missing() const {
+    for (const RecordedCall& call : calls_) {
+      if (call.shape && !can_price(*call.shape)) {
+        if (const auto type = type_of(*call.shape)) {
+          return Unavailable{"no " + std::string(name_of(*type)) + " rate is known for " +
+                             hardware_.gpu.name};
+        }
+      }
+    }
     for (const WorkItem& item : work_.items) {
       const auto* message = std::get_if<RecordedMessage>(&item.what);
       if (message == nullptr || message->ranks < 2) continue;
@@ -136,15 +144,16 @@ class RecordedPrices {
     return price;
   }
 
+  /// The type whose rate a call needs; none of those that are bound by memory.
+  static std::optional<DType> type_of(const KernelShape& shape) {
+    if (const auto* product = std::get_if<MatmulShape>(&shape)) return product->operand;
+    if (const auto* attention = std::get_if<AttentionShape>(&shape)) return attention->dtype;
+    return std::nullopt;
+  }
+
   /// A datasheet may not have the rate of a type, or the generation of PCIe.
   [[nodiscard]] bool can_price(const KernelShape& shape) const {
-    const auto& peaks = hardware_.gpu.peak;
-    if (const auto* product = std::get_if<MatmulShape>(&shape)) {
-      return peaks.contains(product->operand);
-    }
-    if (const auto* attention = std::get_if<AttentionShape>(&shape)) {
-      return peaks.contains(attention->dtype);
-    }
+    if (const auto type = type_of(shape)) return hardware_.gpu.peak.contains(*type);
     return !std::holds_alternative<TransferShape>(shape) || laws_.know_transfers();
   }
 

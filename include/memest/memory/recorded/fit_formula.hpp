@@ -20,8 +20,7 @@ class FormulaFitter {
   /// Points of one length, each once, every number positive. Throws OverflowError.
   explicit FormulaFitter(const std::vector<SizePoint>& points);
 
-  /// The sizes are in the order of the points. Nothing where no formula is exact at all of them;
-  /// throws OverflowError where a product leaves 128 bits.
+  /// The sizes are in the order of the points. Nothing where no formula is exact at all of them.
   [[nodiscard]] std::optional<SizeFormula> fit(const std::vector<std::int64_t>& sizes) const;
 
  private:
