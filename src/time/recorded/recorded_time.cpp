@@ -47,7 +47,8 @@ GroupPlace place_of_message(const RecordedMessage& message, std::int64_t stride,
   return {.ranks = message.ranks, .in_node = in_node, .stride = step};
 }
 
-/// The prices of a step's items on one GPU type.
+/// The prices of a step's items on one GPU type. They are made, by price_items(), where none is
+/// missing().
 class RecordedPrices {
  public:
   RecordedPrices(const RecordedWork& work, const Hardware& hardware)
@@ -55,7 +56,9 @@ class RecordedPrices {
         hardware_(hardware),
         laws_(hardware.gpu),
         links_(laws_, hardware),
-        calls_(calls_of(work)) {
+        calls_(calls_of(work)) {}
+
+  void price_items() {
     price_all(0);
     double products = 0;
     double all = 0;
@@ -93,12 +96,10 @@ class RecordedPrices {
   /// Why the step has no time.
   [[nodiscard]] std::optional<Unavailable> missing() const {
     for (const RecordedCall& call : calls_) {
-      if (call.shape && !can_price(*call.shape)) {
-        if (const auto type = type_of(*call.shape)) {
-          return Unavailable{"no " + std::string(name_of(*type)) + " rate is known for " +
-                             hardware_.gpu.name};
-        }
-      }
+      const auto type = call.shape ? type_of(*call.shape) : std::nullopt;
+      if (!type || hardware_.gpu.peak.contains(*type)) continue;
+      return Unavailable{"no " + std::string(name_of(*type)) + " rate is known for " +
+                         hardware_.gpu.name};
     }
     for (const WorkItem& item : work_.items) {
       const auto* message = std::get_if<RecordedMessage>(&item.what);
@@ -129,12 +130,14 @@ class RecordedPrices {
   [[nodiscard]] CallPrice price_of(const WorkItem& item, const RecordedCall& call,
                                    double load) const {
     if (const auto* message = std::get_if<RecordedMessage>(&item.what)) {
-      if (message->ranks < 2 || !laws_.know_collectives()) return laws_.price_of_empty();
-      const GroupPlace place = place_of(item, *message);
-      if (place.nodes() > 1 && !links_.know_network()) return laws_.price_of_empty();
-      return links_.price(kind_of(message->kind), place, message->bytes.as_double());
+      if (message->ranks < 2) return laws_.price_of_empty();
+      return links_.price(kind_of(message->kind), place_of(item, *message),
+                          message->bytes.as_double());
     }
-    if (!call.shape || !can_price(*call.shape)) return laws_.price_of_empty();
+    // A datasheet may not have the generation of PCIe.
+    const bool is_transfer = call.shape && std::holds_alternative<TransferShape>(*call.shape);
+    const bool has_law = call.shape && (!is_transfer || laws_.know_transfers());
+    if (!has_law) return laws_.price_of_empty();
     CallPrice price = laws_.price(*call.shape, load);
     const auto kernels = static_cast<double>(call.kernels);
     const double least = laws_.price_of_empty().expected;
@@ -149,12 +152,6 @@ class RecordedPrices {
     if (const auto* product = std::get_if<MatmulShape>(&shape)) return product->operand;
     if (const auto* attention = std::get_if<AttentionShape>(&shape)) return attention->dtype;
     return std::nullopt;
-  }
-
-  /// A datasheet may not have the rate of a type, or the generation of PCIe.
-  [[nodiscard]] bool can_price(const KernelShape& shape) const {
-    if (const auto type = type_of(shape)) return hardware_.gpu.peak.contains(*type);
-    return !std::holds_alternative<TransferShape>(shape) || laws_.know_transfers();
   }
 
   const RecordedWork& work_;
@@ -275,8 +272,9 @@ std::variant<RecordedTime, Unavailable> time_of(const RecordedWork& work, const 
   if (!hardware.gpu.memory_bandwidth) {
     return Unavailable{"no memory bandwidth is known for " + hardware.gpu.name};
   }
-  const RecordedPrices prices(work, hardware);
+  RecordedPrices prices(work, hardware);
   if (auto reason = prices.missing()) return *std::move(reason);
+  prices.price_items();
   RecordedTime time;
   time.of = work.of;
   time.cut_off = work.cut_off;
