@@ -46,23 +46,23 @@ std::optional<DType> type_of_cuda(std::int64_t type) {
 
 std::optional<std::int64_t> whole(std::string_view text, std::int64_t most) {
   std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stopped != end || number < 0 || number > most) return {};
+  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || stopped != text.data() + text.size() || number < 0 || number > most)
+    return {};
   return number;
 }
 
 /// "bf16[4,:32,64]", and "3*bf16[4]" where `count` is 3.
 std::optional<RecordedTensor> tensor_of(std::string_view text) {
   RecordedTensor tensor;
-  if (const std::size_t star = text.find('*'); star != text.npos) {
+  if (const std::size_t star = text.find('*'); star != std::string_view::npos) {
     const auto count = whole(text.substr(0, star), kMostIndex);
     if (!count) return {};
     tensor.count = *count;
     text.remove_prefix(star + 1);
   }
   const std::size_t open = text.find('[');
-  if (open == text.npos || !text.ends_with(']')) return {};
+  if (open == std::string_view::npos || !text.ends_with(']')) return {};
   const auto* const type =
       std::ranges::find(kElementTypes, text.substr(0, open), &ElementType::name);
   if (type == kElementTypes.end()) return {};
@@ -106,15 +106,14 @@ std::optional<std::vector<RecordedTensor>> tensors_of(std::string_view text) {
 std::optional<RecordedArgument> argument_of(std::string_view text) {
   if (text == "-") return RecordedArgument();
   if (text == "True" || text == "False") return RecordedArgument(text == "True" ? 1.0 : 0.0);
-  if (text.find('[') != text.npos || text.starts_with('{')) {
+  if (text.find('[') != std::string_view::npos || text.starts_with('{')) {
     if (auto tensors = tensors_of(text)) return RecordedArgument(*std::move(tensors));
     return {};
   }
   // Python writes inf and nan as from_chars reads them.
   double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (stopped != end || error == std::errc::invalid_argument) return {};
+  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (stopped != text.data() + text.size() || error == std::errc::invalid_argument) return {};
   return RecordedArgument(number);
 }
 
@@ -228,13 +227,14 @@ struct WorkLines::Line {
   RecordedProduct product() {
     RecordedProduct product{.operand = type(5), .result = type(6)};
     const std::string_view layout = text(7);
-    const bool is_layout = layout.size() >= 2 && layout.find_first_not_of("nt+~") == layout.npos;
+    const bool is_layout =
+        layout.size() >= 2 && layout.find_first_not_of("nt+~") == std::string_view::npos;
     if (!is_layout) refuse(words[7], "a layout is tn, nn or nt, not " + quote(layout));
     if (is_layout) {
       product.transposes_a = layout[0] == 't';
       product.transposes_b = layout[1] == 't';
-      product.accumulates = layout.find('+') != layout.npos;
-      product.tensor_float = layout.find('~') != layout.npos;
+      product.accumulates = layout.find('+') != std::string_view::npos;
+      product.tensor_float = layout.find('~') != std::string_view::npos;
     }
     product.m = number(8);
     product.n = number(9);

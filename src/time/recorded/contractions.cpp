@@ -143,8 +143,8 @@ std::optional<Contraction> attention_of(const RecordedOperator& op) {
 }
 
 std::optional<Contraction> convolution_of(const RecordedOperator& op) {
-  const bool is_backward = op.name.find("convolution_backward") != op.name.npos;
-  if (op.name.find("conv") == op.name.npos) return {};
+  const bool is_backward = op.name.find("convolution_backward") != std::string_view::npos;
+  if (op.name.find("conv") == std::string_view::npos) return {};
   const std::size_t weight_at = is_backward ? 2 : 1;
   if (op.tensors(weight_at).size() != 1 || op.results.empty()) return {};
   const RecordedTensor& weight = op.tensors(weight_at).front();
@@ -153,7 +153,7 @@ std::optional<Contraction> convolution_of(const RecordedOperator& op) {
   const std::vector<std::int64_t>& image = sizes_of(op, is_backward ? 1 : 0);
   if (image.size() < 3 || weight.shape.size() < 3 || weight.shape[1] == 0) return {};
   const bool transposed =
-      op.name.find("transpose") != op.name.npos || (is_backward && op.number(7) != 0);
+      op.name.find("transpose") != std::string_view::npos || (is_backward && op.number(7) != 0);
   // ConvTranspose2d's weight is [in, out / groups, ...]: its pixels are the input's.
   if (transposed && !is_backward) pixels = &op.tensors(0).front();
   if (transposed && is_backward) pixels = &op.tensors(1).front();

@@ -11,7 +11,7 @@ namespace {
 std::string_view short_name(const RecordedOperator& op) {
   const std::string_view name = op.name;
   const std::size_t colons = name.rfind("::");
-  return colons == name.npos ? name : name.substr(colons + 2);
+  return colons == std::string_view::npos ? name : name.substr(colons + 2);
 }
 
 template <std::size_t kSize>
@@ -154,8 +154,9 @@ StreamOp stream_op_named(const RecordedOperator& op, const RecordedTensor& resul
     if (broadcasts(op, result)) return StreamOp::by_element;
     return op.tensors(1).empty() ? StreamOp::scale : StreamOp::add;
   }
-  const auto* const row = std::ranges::find_if(
-      kStreams, [name](const NamedStream& other) { return name.find(other.part) != name.npos; });
+  const auto* const row = std::ranges::find_if(kStreams, [name](const NamedStream& other) {
+    return name.find(other.part) != std::string_view::npos;
+  });
   return row == kStreams.end() ? StreamOp::add : row->op;
 }
 
@@ -176,7 +177,7 @@ StreamShape stream_of(const RecordedOperator& op) {
   if (result == nullptr) result = largest_of(op.tensors(0));
   StreamShape shape;
   shape.bytes = traffic_of(op).value();
-  if (op.name.find("backward") != op.name.npos) shape.pass = KernelPass::backward;
+  if (op.name.find("backward") != std::string_view::npos) shape.pass = KernelPass::backward;
   if (result == nullptr) return shape;
   shape.op = stream_op_named(op, *result);
   shape.dtype = result->dtype;
