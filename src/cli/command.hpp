@@ -65,7 +65,8 @@ enum Flags : std::uint32_t {
   kForceFlag = 1U << 19U,    ///< --force: --output is a file that people go on writing
   kExportFlags = 1U << 20U,  ///< --to: which program the files are for
   kRunFlags = 1U << 21U,     ///< --world, --steps, ...: how another program is run
-  kPlayFlags = 1U << 22U,    ///< --memory, --conf, --at, ...: under what a trace is played
+  kPlayFlags = 1U << 22U,    ///< --memory, --conf, ...: under what a trace is played
+  kAtFlag = 1U << 23U,       ///< --at: at which sizes
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();

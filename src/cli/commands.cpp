@@ -10,7 +10,8 @@ constexpr std::string_view kSpecWords = "SPEC...";
 
 constexpr auto kCommands = std::to_array<Command>({
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags | kHtmlFormat,
+     kSpecWords, 1, kAnyNumber,
+     kSpecFlags | kAtFlag | kConfigFlag | kPlanFlags | kFormatFlags | kHtmlFormat,
      "SPEC is a spec file, - for standard input, or the name of a model that memest knows; several "
      "merge from left to right. Without --gpu the spec's own GPU is considered, else every GPU of "
      "the catalog (--gpu "
@@ -19,12 +20,14 @@ constexpr auto kCommands = std::to_array<Command>({
      "micro-batches, recompute and what the implementation splits and shards. Where the spec names "
      "no implementation transformers, torchtitan and Megatron-core are compared, with compiled "
      "blocks and without.\n"
+     "SPEC may be what memest record wrote: then GPU types are ranked for that program, and of a "
+     "recording for many sizes the number that --at leaves open is searched.\n"
      "Exit code 1 says that nothing fits.",
      "memest plan llama-3-8b --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,
-     kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kHtmlFormat | kVerboseFlag,
+     kAnyNumber, kSpecFlags | kAtFlag | kConfigFlag | kFormatFlags | kHtmlFormat | kVerboseFlag,
      "--gpu and --gpus replace the spec's hardware, with the data-parallel ranks that others "
-     "leave.\n"
+     "leave. SPEC may be what memest record wrote, of one process.\n"
      "Exit code 1 says that it does not fit.",
      "memest estimate gpt2 --gpu rtx-4090 --set training.micro_batch=8", run_estimate},
     {"fit", "What makes this configuration fit: each technique, and several together", kSpecWords,
@@ -51,24 +54,27 @@ constexpr auto kCommands = std::to_array<Command>({
      "memest explain llama-3-8b optimizer", run_explain},
     {"timeline", "Memory through the steps, event by event: phases, the peak and what is alive",
      kSpecWords, 1, kAnyNumber,
-     kSpecFlags | kConfigFlag | kFormatFlags | kHtmlFormat | kAgainstFlags | kEventFlags |
+     kSpecFlags | kAtFlag | kConfigFlag | kFormatFlags | kHtmlFormat | kAgainstFlags | kEventFlags |
          kRankFlags,
      "Every allocation and free of the first steps, as eager PyTorch 2.11 makes them, run through "
      "its allocator under the GPU's memory. --against compares them with a recorded trace (text or "
-     "gzip) and names the first event that differs, with block and operator.\n"
+     "gzip) and names the first event that differs, with block and operator. SPEC may be what "
+     "memest "
+     "record wrote.\n"
      "Exit code 1 says that it runs out of memory or, with --against, that an event differs.",
      "memest timeline gpt2", run_timeline},
     {"roofline", "Each operation's intensity against the ridge, and what it reaches of its roof",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kHtmlFormat | kPlotFlag,
+     kSpecWords, 1, kAnyNumber,
+     kSpecFlags | kAtFlag | kConfigFlag | kFormatFlags | kHtmlFormat | kPlotFlag,
      "The roof is the datasheet's: its bandwidth up to the ridge point, its peak beyond. --plot "
-     "draws "
-     "the operations below it.",
+     "draws the operations below it. SPEC may be what memest record wrote.",
      "memest roofline gpt2 --gpu a100-sxm-80gb", run_roofline},
     {"check", "Whether each file stays within its budget, and needs what the lock says", kSpecWords,
-     1, kAnyNumber, kSpecFlags | kConfigFlag | kCheckFormats | kHtmlFormat | kLockFlags,
+     1, kAnyNumber, kSpecFlags | kAtFlag | kConfigFlag | kCheckFormats | kHtmlFormat | kLockFlags,
      "SPEC is a file, a folder with every .yaml, .yml and .json below it that has `model` and one "
      "of "
-     "`training` and `inference`, or a pattern (`*`, `**`). Each file is held to its own section "
+     "`training` and `inference`, or `recording`, or a pattern (`*`, `**`). Each file is held to "
+     "its own section "
      "`budget`, to the capacity of the GPU that it names, and to memest.lock, which has what each "
      "spec needed when --update wrote it.\n"
      "Exit code 0: all hold; 1: one is over, moved from the lock, is not in it, or is gone; 4: of "
@@ -88,6 +94,8 @@ constexpr auto kCommands = std::to_array<Command>({
      "or "
      "gzip. Then its peaks stand beside the predicted ones, and the allocations that differ by "
      "name; --rank and --data-rank say whose run it is.\n"
+     "Two recordings stand beside each other: what the second takes more, and which lines of the "
+     "program do.\n"
      "Exit code 1 says that A fits and B does not or, of a run, that its peak is outside of the "
      "predicted interval.",
      "memest diff gpt2 gpt2-medium --gpu rtx-4090", run_diff},
@@ -129,7 +137,7 @@ constexpr auto kCommands = std::to_array<Command>({
      "Exit code 1 says that it runs out of memory; 3 that it failed for a reason of its own.",
      "memest record --gpu a100-sxm-80gb --steps 3 -- python train.py", run_record},
     {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
-     kAnyNumber, kFormatFlags | kPlayFlags,
+     kAnyNumber, kFormatFlags | kPlayFlags | kAtFlag,
      "TRACE is text or gzip, also what memest record wrote. Every statistic is compared at every "
      "marker, and every segment as it comes and goes; a replay ends at the first difference. With "
      "--memory or --conf nothing is compared: the same requests are made of a device of that size, "

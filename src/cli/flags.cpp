@@ -123,7 +123,7 @@ constexpr auto kFlags = std::to_array<FlagRow>({
     {"--conf", "TEXT", "plays them under this PYTORCH_ALLOC_CONF: expandable_segments:True",
      kPlayFlags},
     {"--at", "NAME=N", "of a recording with formulas, the size to play; one for each name",
-     kPlayFlags},
+     kAtFlag},
     {"--largest", "NAME", "of a recording with formulas, the largest value that fits", kPlayFlags},
     {"--vary", "NAME=N,N,N",
      "records at these values, which stand for {NAME} in PROGRAM, and writes sizes as formulas; "

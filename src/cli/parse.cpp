@@ -126,8 +126,10 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--memory", arguments.memory);
     app.add_option("--conf", arguments.conf);
     app.add_option("--gpu", arguments.gpus)->delimiter(',')->allow_extra_args(false);
-    app.add_option("--at", arguments.at)->allow_extra_args(false);
     app.add_option("--largest", arguments.largest_size);
+  }
+  if ((command.flags & kAtFlag) != 0) {
+    app.add_option("--at", arguments.at)->allow_extra_args(false);
   }
   if ((command.flags & kFitFlags) != 0) app.add_option("--host-memory", arguments.host_memory);
   if ((command.flags & kForceFlag) != 0) app.add_flag("--force", arguments.force);

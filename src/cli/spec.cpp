@@ -79,6 +79,7 @@ std::vector<GivenText> given_texts(const std::vector<std::string>& words) {
 ReadRequest request_of(const Arguments& arguments, const std::vector<std::string>& files) {
   ReadRequest request{files};
   for (const std::string& text : arguments.overrides) request.overrides.push_back({"--set", text});
+  for (const std::string& size : arguments.at) request.overrides.push_back({"--at", "at." + size});
   if (arguments.text_only) request.overrides.push_back({"--text-only", "model.text_only=true"});
   for (const std::string& key : arguments.freed) request.freed.push_back({"--free", key});
   request.texts = arguments.texts;

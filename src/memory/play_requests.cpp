@@ -80,4 +80,14 @@ PlayedTrace play_requests(const AllocatorTrace& trace, const AllocatorSettings& 
   return play_requests(trace, settings, available, trace.events.size());
 }
 
+PlayedTrace play_requests(const AllocatorTrace& trace, const AllocatorSettings& settings,
+                          Bytes available, const PlayedEvent& behind) {
+  RequestPlayer player(trace, settings, available);
+  for (std::size_t i = 0; i < trace.events.size(); ++i) {
+    if (!player.act(trace.events[i])) return {player.statistics(), i};
+    behind(i, player.statistics());
+  }
+  return {player.statistics(), std::nullopt};
+}
+
 }  // namespace memest

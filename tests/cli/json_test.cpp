@@ -109,6 +109,13 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "replay tests/record/family.memrec --largest batch --at seq=1024",
       "replay tests/record/trained.memrec.gz tests/record/ran_out.memrec.gz --memory 600MiB "
       "--conf expandable_segments:True",
+      "estimate tests/record/family.memrec --at batch=9 --at seq=1001",
+      "plan tests/record/family.memrec --at seq=1024 --gpu t4,l4",
+      "plan tests/record/worked.memrec.gz", "timeline tests/record/worked.memrec.gz",
+      "timeline tests/record/family.memrec --at batch=9 --at seq=1001",
+      "roofline tests/record/worked.memrec.gz --gpu l4",
+      "check tests/record/worked.memrec.gz --gpu l4 --set budget.memory=1MiB",
+      "diff tests/record/worked.memrec.gz tests/record/trained.memrec.gz",
       "validate tests/truth/transformers.records.jsonl.gz", "selftest --device host", "profile l4",
       "profile l4 --against tests/calibrate/timing/neusight_fp32_ops.csv.gz",
       "roofline gpt2 --gpu a100", "fit llama-3.2-1b --memory 24GiB", "schedule gpt2 --memory 3GiB",

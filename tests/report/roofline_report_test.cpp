@@ -80,7 +80,7 @@ TEST_CASE("the drawing has a named mark for every operation, those without FLOPs
 TEST_CASE("what is drawn is what the table says", "[report]") {
   const Job job = job_on_round_gpu();
   const TimeEstimate time = step_of({op("a", 1e14, 1e11, 2), op("stream", 0, 5e11, 1)});
-  const auto chart = std::get<MarkChart>(roofline_chart(job, time).draw());
+  const auto chart = std::get<MarkChart>(roofline_chart(roofline_of(job, time)).draw());
   REQUIRE(chart.series.size() == 1);
   const std::vector<ChartMark>& marks = chart.series[0].marks;
   CHECK(marks[0].x == 1000);

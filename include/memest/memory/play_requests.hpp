@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 
 #include "memest/memory/caching_allocator.hpp"
@@ -19,6 +20,10 @@ struct PlayedTrace {
 /// here is freed at once: what the program would have done with it is not known.
 PlayedTrace play_requests(const AllocatorTrace& trace, const AllocatorSettings& settings,
                           Bytes available, std::size_t last);
+/// All of them, telling the statistics behind each event's index.
+using PlayedEvent = std::function<void(std::size_t, const AllocatorStatistics&)>;
+PlayedTrace play_requests(const AllocatorTrace& trace, const AllocatorSettings& settings,
+                          Bytes available, const PlayedEvent& behind);
 /// All of them.
 PlayedTrace play_requests(const AllocatorTrace& trace, const AllocatorSettings& settings,
                           Bytes available);

@@ -44,7 +44,7 @@ struct BudgetLine {
 };
 
 /// Whether the file says anything to be held to.
-bool has_budget(const Job& job);
+bool has_budget(const Budget& budget);
 
 /// A line for each budget of the file, and for the capacity of a GPU and of a host that it names; a
 /// file that says nothing to be held to has a line only where its memory is unavailable.

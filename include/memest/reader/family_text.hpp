@@ -20,6 +20,18 @@ std::string write_family(const RecordedFamily& family);
 /// The family in a text, or every mistake in it.
 Checked<RecordedFamily> read_family(const std::shared_ptr<const SourceText>& source);
 
+/// A step's work in lines that can be compared with those of another size.
+struct ComparableWork {
+  std::string of;                    ///< "step2"
+  std::vector<std::string> kernels;  ///< by number
+  std::vector<std::string> lines;
+};
+/// That of a recording's text; nothing where it tells none, or not all.
+std::optional<ComparableWork> comparable_work(std::string_view recording);
+
+/// The work of a family's step at a point; nothing where it has none, or no numbers there.
+std::optional<RecordedWork> work_at(const RecordedFamily& family, const SizePoint& point);
+
 /// A file of text or gzip that is a recording or a family; of a recording as read_recording. Throws
 /// EnvironmentError for a file that cannot be opened.
 Checked<std::variant<Recording, RecordedFamily>> read_recording_or_family(const std::string& path);

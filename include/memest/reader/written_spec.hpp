@@ -8,11 +8,12 @@
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/lock.hpp"
+#include "memest/spec/recorded/recorded_job.hpp"
 
 namespace memest {
 
 /// How a document without a name on the command line is told to be a spec: a mapping with `model`
-/// and one of `training` and `inference`.
+/// and one of `training` and `inference`, or with `recording`.
 struct WrittenSpec {
   bool is_spec = false;
   std::vector<SpecLeaf> keys;  ///< in the order of the text; empty where it is no mapping
@@ -32,5 +33,8 @@ Checked<Job> read_job(const std::vector<SpecLeaf>& keys, const std::string& path
 /// The GPU, profiles, recipe, optimizer, preset and files beside it that the answer for `job` rests
 /// on, each with a digest of its text. `keys` are of its spec.
 std::vector<RestsOn> rests_on(const Job& job, const std::vector<SpecLeaf>& keys);
+
+/// The recording, and the GPU that it is played on.
+std::vector<RestsOn> rests_on(const RecordedJob& job);
 
 }  // namespace memest

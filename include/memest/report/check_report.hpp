@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
+#include "memest/memory/recorded_use.hpp"
 #include "memest/plan/budget.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/lock.hpp"
+#include "memest/plan/recorded_needs.hpp"
 #include "memest/report/report.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/lock.hpp"
@@ -69,6 +71,9 @@ struct CheckedSpecs {
 
 /// Holds a job to its budget.
 CheckedFile check_file(const std::string& file, const Job& job, const JobEstimate& estimate);
+/// Holds a recorded run to a budget; `peak` says whose the memory is.
+CheckedFile check_recording(const std::string& file, const Budget& budget,
+                            const RecordedNeeds& needs, const RecordedMoment& peak);
 
 /// One line: how many specs there are and how many of each status.
 std::string summary_of(const CheckedSpecs& specs);

@@ -6,6 +6,7 @@
 
 #include "memest/report/report.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/time/recorded_time.hpp"
 #include "memest/time/step_time.hpp"
 
 namespace memest {
@@ -13,7 +14,11 @@ namespace memest {
 /// `job.training` and the bandwidth of its GPU are present, as they are where there is a time.
 Report report_roofline(const Job& job, const TimeEstimate& time, const Question& question);
 
-/// As above, as a drawing that needs nothing beside it.
+/// The operators of a recorded step, whose peak is known.
+Report report_roofline(const GpuSpec& gpu, const RecordedTime& time, const Question& question);
+
+/// As above, as drawings that need nothing beside them.
 std::string roofline_svg(const Job& job, const TimeEstimate& time);
+std::string roofline_svg(const GpuSpec& gpu, const RecordedTime& time);
 
 }  // namespace memest

@@ -122,6 +122,7 @@ struct Recording {
   AllocatorTrace trace;
   std::string torch;  ///< its release: "2.11.0+cu130"
   std::string rank;   ///< "3 of 8"; empty where the program is no rank of several
+  std::string gpu;    ///< the GPU type that stood there: "h100-sxm-80gb"; empty where none is said
   /// The most that the device had handed out at once, PyTorch's segments among it; without the
   /// context. Absent where the process did not come to its end.
   std::optional<Bytes> device_peak;

@@ -34,6 +34,7 @@ std::string_view name_of(WorkClass kind);
 /// The sum over calls of one kind, or of one operator.
 struct RecordedWorkTime {
   std::string name;
+  WorkClass kind = WorkClass::unknown;  ///< of the longest call
   std::int64_t calls = 0;
   Flops flops;  ///< as torch's FlopCounterMode counts: no causal halving
   Bytes bytes;  ///< read and written, or sent
@@ -51,6 +52,7 @@ struct RecordedTime {
   Seconds host;    ///< that the host takes to ask for all of it, without its waits
   std::int64_t launches = 0;
   Flops flops;
+  std::optional<FlopsPerSecond> peak;       ///< of the type that most products are of
   double utilisation = 0;                   ///< of `flops` over the peak; 0 where that is not known
   std::vector<RecordedWorkTime> kinds;      ///< longest first
   std::vector<RecordedWorkTime> operators;  ///< the same work by operator

@@ -58,6 +58,8 @@ class Recorder:
         total = torch.cuda.get_device_properties(device).total_memory
         context = os.environ.get("MEMEST_RECORD_CONTEXT", "0")
         lines = [f"# total: {total}", f"# context: {context}", f"# conf: {self.conf}", f"# torch: {torch.__version__}"]
+        if "MEMEST_RECORD_GPU" in os.environ:
+            lines.append(f"# gpu: {os.environ['MEMEST_RECORD_GPU']}")
         if "RANK" in os.environ:
             lines.append(f"# rank: {os.environ['RANK']} of {os.environ.get('WORLD_SIZE', '1')}")
         return lines

@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "cli/lock/lock_file.hpp"
 #include "cli/lock/weigh_changes.hpp"
+#include "cli/record/recorded_answers.hpp"
 #include "cli/spec.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/plan/estimate.hpp"
@@ -30,14 +31,10 @@ CheckedFile refused_file(const std::string& file, Diagnostics errors) {
 }
 
 /// A size that leaves its range is one file's mistake, not the end of the run.
-CheckedFile check_job(const std::string& file, const Job& job, std::vector<SpecLeaf> keys) {
+template <class Check>
+CheckedFile checked_in_range(const std::string& file, const Check& check) {
   try {
-    const JobEstimate estimate = estimate_job(job);
-    CheckedFile result = check_file(file, job, estimate);
-    put_figures(estimate, result.now);
-    result.now.rests_on = rests_on(job, keys);
-    result.now.keys = std::move(keys);
-    return result;
+    return check();
   } catch (const OverflowError& error) {
     return refused_file(
         file, {{Severity::error,
@@ -47,10 +44,32 @@ CheckedFile check_job(const std::string& file, const Job& job, std::vector<SpecL
   }
 }
 
+CheckedFile check_job(const std::string& file, const Job& job, std::vector<SpecLeaf> keys) {
+  return checked_in_range(file, [&] {
+    const JobEstimate estimate = estimate_job(job);
+    CheckedFile result = check_file(file, job, estimate);
+    put_figures(estimate, result.now);
+    result.now.rests_on = rests_on(job, keys);
+    result.now.keys = std::move(keys);
+    return result;
+  });
+}
+
+CheckedFile check_run(const std::string& file, const RecordedJob& job, std::vector<SpecLeaf> keys) {
+  return checked_in_range(file, [&] {
+    CheckedFile result = check_recorded(file, job);
+    result.now.keys = std::move(keys);
+    return result;
+  });
+}
+
 Looked check_one(const FoundFile& found, const Arguments& arguments) {
   WrittenSpec written;
   if (is_lockable(found.path)) written = read_written_spec(found.path);
   if (!found.named && !written.is_spec) return std::nullopt;
+  const auto recorded = find_recorded(arguments, {found.path});
+  if (!recorded.ok()) return refused_file(found.path, recorded.diagnostics());
+  if (recorded.value()) return check_run(found.path, *recorded.value(), std::move(written.keys));
   const Checked<Job> job = read_configuration(arguments, {found.path});
   if (!job.ok()) return refused_file(found.path, job.diagnostics());
   return check_job(found.path, job.value(), std::move(written.keys));

@@ -6,14 +6,19 @@
 
 #include "cli/command.hpp"
 #include "cli/machine/git.hpp"
+#include "cli/record/play_recording.hpp"
 #include "cli/spec.hpp"
 #include "memest/memory/recorded_peaks.hpp"
 #include "memest/memory/timeline_difference.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/step_memory.hpp"
+#include "memest/reader/catalog.hpp"
 #include "memest/reader/read_run.hpp"
+#include "memest/reader/read_trace.hpp"
+#include "memest/reader/residuals.hpp"
 #include "memest/reader/written_keys.hpp"
 #include "memest/report/diff_report.hpp"
+#include "memest/report/record/runs_diff.hpp"
 
 namespace memest {
 namespace {
@@ -116,6 +121,44 @@ Outcome compare_usage(const Arguments& arguments, const Surroundings& surroundin
           shown(report_diff(comparison, question), arguments, surroundings), spec.warnings};
 }
 
+/// The GPU on which steps are timed: of --gpu, else the one that stood there for both.
+Checked<std::optional<Hardware>> hardware_of_runs(const Arguments& arguments, const Recording& a,
+                                                  const Recording& b) {
+  const std::string& own = a.gpu == b.gpu ? a.gpu : "";
+  const std::string& name = arguments.gpus.empty() ? own : arguments.gpus.front();
+  if (name.empty()) return std::optional<Hardware>();
+  Checked<GpuSpec> gpu = find_gpu(name);
+  if (!gpu.ok()) return gpu.diagnostics();
+  return std::optional(hardware_of(std::move(gpu).value()));
+}
+
+Outcome compare_runs(const Arguments& arguments, const Surroundings& surroundings) {
+  const Checked<Recording> a = read_recording(arguments.words[0]);
+  const Checked<Recording> b = read_recording(arguments.words[1]);
+  Diagnostics diagnostics = a.diagnostics();
+  append(b.diagnostics(), diagnostics);
+  if (!a.ok() || !b.ok()) return refused(std::move(diagnostics));
+  const auto hardware = hardware_of_runs(arguments, a.value(), b.value());
+  if (!hardware.ok()) return refused(hardware.diagnostics());
+  const auto compared = [&](const Recording& recording) {
+    if (!hardware.value()) return compared_run(recording, {});
+    return compared_run(recording,
+                        time_of(recording.work, *hardware.value(), find_source_margins().step));
+  };
+  const RunsComparison comparison{
+      compared(a.value()), compared(b.value()),
+      hardware.value() ? hardware.value()->gpu.vendor + " " + hardware.value()->gpu.name : "",
+      arguments.verbose};
+  const Question question = question_of(arguments, arguments.words, surroundings);
+  return {exit_code_of(!fits_no_more(comparison)),
+          shown(report_diff(comparison, question), arguments, surroundings),
+          {}};
+}
+
+bool is_trace(const std::optional<RecordedRun>& run) {
+  return run && std::holds_alternative<AllocatorTrace>(*run);
+}
+
 }  // namespace
 
 Outcome run_diff(const Arguments& arguments, const Surroundings& surroundings) {
@@ -123,9 +166,17 @@ Outcome run_diff(const Arguments& arguments, const Surroundings& surroundings) {
   if (!first.ok()) return refused(first.diagnostics());
   const auto second = run_in(arguments.words[1]);
   if (!second.ok()) return refused(second.diagnostics());
-  if (first.value()) {
-    return refused({mistake("'" + arguments.words[0] + "' is a run, and A is a spec",
-                            "memest diff SPEC RUN holds a run to its spec")});
+  if (is_trace(first.value()) && is_trace(second.value())) {
+    return compare_runs(arguments, surroundings);
+  }
+  if (first.value() && second.value()) {
+    return refused({mistake("two runs are compared where both are recordings",
+                            "a log of nvidia-smi has no line of its program")});
+  }
+  if (first.value()) {  // a run is held to its spec, whichever is named first
+    Arguments swapped = arguments;
+    std::swap(swapped.words[0], swapped.words[1]);
+    return run_diff(swapped, surroundings);
   }
   if (arguments.words[0] == "-" && arguments.words[1] == "-") {
     return refused({mistake("standard input is one spec, not two", "name a file")});

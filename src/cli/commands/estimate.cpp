@@ -1,6 +1,7 @@
 #include "memest/plan/estimate.hpp"
 
 #include "cli/command.hpp"
+#include "cli/record/recorded_answers.hpp"
 #include "cli/spec.hpp"
 #include "memest/reader/preset_needs.hpp"
 #include "memest/report/estimate_report.hpp"
@@ -29,6 +30,7 @@ std::string fitting_command(const Arguments& arguments) {
 }  // namespace
 
 Outcome run_estimate(const Arguments& arguments, const Surroundings& surroundings) {
+  if (auto recorded = estimate_recorded(arguments, surroundings)) return *std::move(recorded);
   const Checked<Job> job = read_configuration(arguments, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
   JobEstimate estimate = estimate_job(job.value());

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "cli/command.hpp"
 #include "cli/machine/progress.hpp"
+#include "cli/record/plan_recorded.hpp"
+#include "cli/record/recorded_answers.hpp"
 #include "cli/spec.hpp"
 #include "memest/plan/alternatives.hpp"
 #include "memest/plan/implementations.hpp"
@@ -25,12 +28,17 @@ constexpr const char* kAllGpus = "all";
 /// The GPUs of one node where nobody says how many.
 const std::vector<std::int64_t> kUsualCounts = {1, 2, 4, 8};
 
-/// Those of --gpu, else the spec's own, else the catalog.
-Checked<std::vector<GpuSpec>> gpus_to_consider(const Arguments& arguments, const Job& job) {
+/// Whether the whole catalog is asked about; `own` is the spec's GPU, null where it names none.
+bool asks_for_all(const Arguments& arguments, const GpuSpec* own) {
   const std::vector<std::string>& names = arguments.gpus;
-  if (std::find(names.begin(), names.end(), kAllGpus) != names.end()) return all_gpus();
-  if (names.empty() && job.hardware.assumed) return all_gpus();
-  if (names.empty()) return std::vector<GpuSpec>{job.hardware.gpu};
+  return names.empty() ? own == nullptr : std::ranges::find(names, kAllGpus) != names.end();
+}
+
+/// Those of --gpu, else the spec's own, else the catalog.
+Checked<std::vector<GpuSpec>> gpus_to_consider(const Arguments& arguments, const GpuSpec* own) {
+  const std::vector<std::string>& names = arguments.gpus;
+  if (asks_for_all(arguments, own)) return all_gpus();
+  if (names.empty()) return std::vector<GpuSpec>{*own};
   std::vector<GpuSpec> gpus;
   Diagnostics errors;
   for (const std::string& name : names) {
@@ -123,9 +131,30 @@ ExitCode code_of(const std::vector<Largest>& answers) {
   return std::ranges::all_of(answers, is_unknown) ? ExitCode::not_known : ExitCode::no;
 }
 
+/// A recorded run on each GPU; nothing where the words name none.
+std::optional<Outcome> plan_recorded(const Arguments& arguments, const Surroundings& surroundings) {
+  Arguments any = arguments;  // plan takes several GPUs and counts, a recording no count
+  any.gpus.clear();
+  if (any.counts.size() > 1) any.counts.resize(1);
+  const auto job = find_recorded(any, arguments.words);
+  if (!job.ok()) return refused(job.diagnostics());
+  if (!job.value()) return std::nullopt;
+  const RecordedJob& recorded = *job.value();
+  const GpuSpec* own = recorded.names_gpu ? &recorded.hardware.gpu : nullptr;
+  auto considered = gpus_to_consider(arguments, own);
+  if (!considered.ok()) return refused(considered.diagnostics());
+  std::vector<GpuSpec> gpus = std::move(considered).value();
+  // The program ran on CUDA: of the whole catalog those that do.
+  if (asks_for_all(arguments, own)) {
+    std::erase_if(gpus, [](const GpuSpec& gpu) { return !gpu.compute_capability(); });
+  }
+  return plan_recorded(recorded, gpus, arguments, surroundings);
+}
+
 }  // namespace
 
 Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
+  if (auto recorded = plan_recorded(arguments, surroundings)) return *std::move(recorded);
   const auto choices = choices_of(arguments);
   if (!choices.ok()) return refused(choices.diagnostics());
   const Job& job = first_job(choices.value());
@@ -137,7 +166,8 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
                                "training.recompute",
                                true}});
   }
-  Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job);
+  Checked<std::vector<GpuSpec>> gpus =
+      gpus_to_consider(arguments, job.hardware.assumed ? nullptr : &job.hardware.gpu);
   if (!gpus.ok()) return refused(gpus.diagnostics());
   PlanRequest request{.job = job,
                       .gpus = std::move(gpus).value(),

@@ -65,6 +65,7 @@ Outcome run_record(const Arguments& arguments, const Surroundings& surroundings)
   Outcome outcome;
   const Checked<ProgramRun> recorded = record_program(arguments, device.value(), outcome.files);
   if (!recorded.ok()) return refused(recorded.diagnostics());
+  keep_named(outcome.files);
   const ProgramRun& program = recorded.value();
   const Question question = question_of(arguments, {}, surroundings);
   outcome.code = InterruptWatch::interrupted() ? ExitCode::interrupted : code_of(program);

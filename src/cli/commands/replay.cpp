@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "cli/record/play_family.hpp"
+#include "cli/record/play_recording.hpp"
 #include "cli/spec.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/family_text.hpp"
 #include "memest/reader/read_trace.hpp"
-#include "memest/reader/residuals.hpp"
 #include "memest/report/replay_report.hpp"
 #include "memest/units/text.hpp"
 
@@ -24,6 +23,7 @@ namespace {
 /// The memory and settings of the flags, once for each GPU type of --gpu.
 Checked<std::vector<PlayedUnder>> read_flags(const Arguments& arguments) {
   PlayedUnder under;
+  under.conf = arguments.conf;
   if (!arguments.memory.empty()) {
     const ParsedBytes memory = parse_bytes(arguments.memory);
     if (memory.error) {
@@ -42,7 +42,7 @@ Checked<std::vector<PlayedUnder>> read_flags(const Arguments& arguments) {
     Checked<GpuSpec> gpu = find_gpu(name);
     if (!gpu.ok()) return gpu.diagnostics();
     of_gpus.push_back(under);
-    of_gpus.back().gpu = std::move(gpu).value();
+    of_gpus.back().hardware = hardware_of(std::move(gpu).value());
   }
   return of_gpus;
 }
@@ -50,26 +50,9 @@ Checked<std::vector<PlayedUnder>> read_flags(const Arguments& arguments) {
 /// A trace or, at the sizes of --at, a family; each is refused where the flags are for the other.
 Checked<std::vector<PlayedRun>> play_file(const std::string& file, const PlayedUnder& under,
                                           const Arguments& arguments) {
-  auto read = read_recording_or_family(file);
+  const auto read = read_recording_or_family(file);
   if (!read.ok()) return read.diagnostics();
-  auto recording_or_family = std::move(read).value();
-  if (const auto* family = std::get_if<RecordedFamily>(&recording_or_family)) {
-    return play_family(*family, under, arguments);
-  }
-  if (!arguments.at.empty() || !arguments.largest_size.empty()) {
-    return mistake("'" + file + "' has sizes of its own: --at and --largest have no use for it",
-                   "memest record --vary writes recordings for many sizes");
-  }
-  std::vector<PlayedRun> runs;
-  Recording& recording = std::get<Recording>(recording_or_family);
-  runs.push_back(played(std::move(recording.trace), under, arguments.conf));
-  if (under.gpu) {
-    Hardware hardware;
-    hardware.gpu = *under.gpu;
-    runs.back().time = time_of(recording.work, hardware, find_source_margins().step);
-    if (const auto price = find_price(under.gpu->slug)) runs.back().price = price->price;
-  }
-  return runs;
+  return played_runs(read.value(), under, {arguments.at, arguments.largest_size});
 }
 
 /// Whether a file's requests are granted: with --largest those of a value, whatever the next does.

@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "cli/command.hpp"
+#include "cli/record/recorded_answers.hpp"
 #include "cli/spec.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/report/estimate_report.hpp"
@@ -10,6 +11,7 @@
 namespace memest {
 
 Outcome run_roofline(const Arguments& arguments, const Surroundings& surroundings) {
+  if (auto recorded = roofline_recorded(arguments, surroundings)) return *std::move(recorded);
   const Checked<Job> job = read_configuration(arguments, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
   const JobEstimate estimate = estimate_job(job.value());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/record/recorded_answers.hpp"
 #include "cli/spec.hpp"
 #include "memest/memory/step_course.hpp"
 #include "memest/plan/estimate.hpp"
@@ -55,6 +56,7 @@ std::variant<BufferReuse, Unavailable> reuse_of(const Graph& graph, const Job& j
 }  // namespace
 
 Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings) {
+  if (auto answer = timeline_recorded(arguments, surroundings)) return *std::move(answer);
   const Checked<Job> job = read_configuration(arguments, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
   std::optional<AllocatorTrace> recorded;

@@ -65,7 +65,8 @@ void weigh_changes(CheckedSpecs& specs, std::size_t threads) {
   for (CheckedFile& file : specs.files) {
     const std::size_t changes = file.moves.keys.size();
     const bool several = changes > 1 && changes <= kMostChanges;
-    if (file.lock == LockState::moved && several) files.push_back(&file);
+    const bool has_terms = !file.now.terms.empty();  // a recording has none, and is no estimate
+    if (file.lock == LockState::moved && several && has_terms) files.push_back(&file);
   }
   in_parallel(files.size(), threads, [&](std::size_t i) { weigh(*files[i]); });
 }

@@ -66,7 +66,7 @@ Checked<std::vector<ProcessRun>> read_processes(const RunFolder& folder, const s
     traces.push_back(path);
     const std::string file = file_of(output, processes.size() - 1);
     processes.back().file = file;
-    if (!file.empty()) files.push_back({file, std::move(text)});
+    files.push_back({file, std::move(text)});
   }
   name_devices(traces, processes);
   return processes;
@@ -90,6 +90,10 @@ std::string file_of(const std::string& output, std::size_t process) {
   const std::string name =
       path.stem().string() + "." + std::to_string(process) + path.extension().string();
   return (path.parent_path() / name).string();
+}
+
+void keep_named(std::vector<FileBesideAnswer>& files) {
+  std::erase_if(files, [](const FileBesideAnswer& file) { return file.path.empty(); });
 }
 
 std::string command_line(const std::vector<std::string>& words) {

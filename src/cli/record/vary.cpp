@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -13,6 +14,7 @@
 #include "cli/spec.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/memory/recorded/fit_family.hpp"
+#include "memest/memory/recorded/fit_lines.hpp"
 #include "memest/reader/family_text.hpp"
 #include "memest/report/record/family_report.hpp"
 
@@ -69,13 +71,21 @@ std::optional<Diagnostic> failure_at(const std::string& at, const ProgramRun& pr
   return std::nullopt;
 }
 
-/// Processes in the order of their ranks: torchrun starts them in any.
-void order_ranks(ProgramRun& program) {
-  std::ranges::stable_sort(program.processes, [](const ProcessRun& left, const ProcessRun& right) {
-    const std::string& one = left.recording.rank;
-    const std::string& other = right.recording.rank;
+/// Processes and their files in the order of their ranks: torchrun starts them in any.
+void order_ranks(PointRun& run) {
+  std::vector<std::pair<ProcessRun, FileBesideAnswer>> processes;
+  for (std::size_t i = 0; i < run.files.size(); ++i) {
+    processes.emplace_back(std::move(run.program.processes[i]), std::move(run.files[i]));
+  }
+  std::ranges::stable_sort(processes, [](const auto& left, const auto& right) {
+    const std::string& one = left.first.recording.rank;
+    const std::string& other = right.first.recording.rank;
     return one.size() != other.size() ? one.size() < other.size() : one < other;
   });
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    run.program.processes[i] = std::move(processes[i].first);
+    run.files[i] = std::move(processes[i].second);
+  }
 }
 
 Checked<std::vector<PointRun>> record_points(const Arguments& arguments, const NullDevice& device,
@@ -99,7 +109,7 @@ Checked<std::vector<PointRun>> record_points(const Arguments& arguments, const N
     run.program = std::move(program).value();
     if (InterruptWatch::interrupted()) return runs;  // the caller asks too
     if (auto failure = failure_at(at, run.program)) return *std::move(failure);
-    order_ranks(run.program);
+    order_ranks(run);
     const std::size_t processes = run.program.processes.size();
     if (!runs.empty() && runs.front().program.processes.size() != processes) {
       return Diagnostic{Severity::error,
@@ -125,6 +135,7 @@ Outcome refused_family(const FamilyRefusal& refusal, const std::vector<VariedSiz
         refusal.events, [&](const EventAt& at) { return at.point == run.point; });
     if (!named) continue;
     for (const FileBesideAnswer& file : run.files) {
+      if (file.path.empty()) continue;
       names += (names.empty() ? "" : ", ") + file.path;
       outcome.files.push_back(file);
     }
@@ -132,6 +143,37 @@ Outcome refused_family(const FamilyRefusal& refusal, const std::vector<VariedSiz
   Outcome refusing = refused({refusal_of(refusal, varied, names)});
   refusing.files = std::move(outcome.files);
   return refusing;
+}
+
+/// The sentence of a family without formulas for its work.
+std::string parted_text(const PartedLines& parted, const RecordedFamily& family) {
+  constexpr std::size_t kShown = 60;
+  const auto shown = [](const std::string& line) {
+    if (line.empty()) return std::string("nothing");
+    return "'" + line.substr(0, kShown) + (line.size() > kShown ? "..." : "") + "'";
+  };
+  return "the work of a step parts: " + shown(parted.first) + ", and " + shown(parted.other) +
+         " at " + point_text(family.names(), parted.point);
+}
+
+/// The work of a step at other sizes, or why it has none.
+void give_work(const std::vector<PointRun>& runs, std::size_t process, RecordedFamily& family) {
+  std::vector<LinesAt> recorded;
+  std::optional<ComparableWork> first;
+  for (const PointRun& run : runs) {
+    auto work = comparable_work(run.files[process].text);
+    if (!work) return;
+    recorded.push_back({run.point, std::move(work->lines)});
+    if (!first) first = std::move(work);
+  }
+  auto fitted = fit_lines(recorded);
+  if (const auto* parted = std::get_if<PartedLines>(&fitted)) {
+    family.no_work = parted_text(*parted, family);
+    return;
+  }
+  family.work = std::get<VariedWork>(std::move(fitted));
+  family.work->of = first->of;
+  family.work->kernels = std::move(first->kernels);
 }
 
 /// Every process's family, or the refusal of the first that has none.
@@ -150,6 +192,7 @@ std::variant<std::vector<FamilyRun>, FamilyRefusal> fit_processes(
     auto fitted = fit_family(varied, std::move(recorded));
     if (auto* refusal = std::get_if<FamilyRefusal>(&fitted)) return std::move(*refusal);
     family.fitted = std::get<FittedFamily>(std::move(fitted));
+    give_work(runs, process, family.fitted.family);
     for (const VariedSize& size : varied) family.shown.push_back(size.values.back());
     family.places = peak_formulas(family.fitted.family, family.shown);
     family.file = file_of(output, process);

@@ -64,6 +64,7 @@ RecordedFamily family_of(const std::vector<VariedSize>& varied,
   const Recording& first = recorded.front().recording;
   family.torch = first.torch;
   family.rank = first.rank;
+  family.gpu = first.gpu;
   family.trace = first.trace;
   family.trace.events.clear();
   for (const std::size_t index : program_events(first.trace)) {

@@ -1,27 +1,10 @@
 #include "memest/plan/budget.hpp"
 
 #include "memest/diag/expect.hpp"
+#include "plan/estimate/budget_line.hpp"
 
 namespace memest {
 namespace {
-
-struct Estimated {
-  double value = 0;
-  double low = 0;
-  double high = 0;
-};
-
-BudgetLine line_of(BudgetItem item, double limit, const Estimated& estimated) {
-  BudgetLine line{item,          BudgetStatus::within, limit, estimated.value,
-                  estimated.low, estimated.high,       ""};
-  // The expected value decides between over and within, the interval only whether it is close.
-  if (estimated.value > limit) {
-    line.status = BudgetStatus::over;
-  } else if (estimated.high > limit) {
-    line.status = BudgetStatus::too_close;
-  }
-  return line;
-}
 
 /// The line of an estimate that may be missing; `read` turns it into numbers.
 template <class T, class Read>
@@ -33,7 +16,7 @@ BudgetLine line_of(BudgetItem item, double limit, const std::variant<T, Unavaila
   return line_of(item, limit, read(std::get<T>(estimate)));
 }
 
-Estimated device_of(const MemoryAnswer& memory) {
+HeldNumber device_of(const MemoryAnswer& memory) {
   return {memory.device().as_double(), memory.low().as_double(), memory.high().as_double()};
 }
 
@@ -66,7 +49,7 @@ BudgetLine host_line(const HostNeed& need) {
 }
 
 /// Money follows the step time, and its interval with it.
-Estimated cost_of(const CostEstimate& cost, const JobEstimate& estimate) {
+HeldNumber cost_of(const CostEstimate& cost, const JobEstimate& estimate) {
   const double value = cost.per_billion_tokens.value();
   const auto* time = std::get_if<TimeEstimate>(&estimate.time);
   if (time == nullptr) return {value, value, value};
@@ -107,8 +90,17 @@ std::string_view name_of(BudgetStatus status) {
   unreachable("a budget status beyond the enum");
 }
 
-bool has_budget(const Job& job) {
-  const Budget& budget = job.budget;
+BudgetLine line_of(BudgetItem item, double limit, const HeldNumber& held) {
+  BudgetLine line{item, BudgetStatus::within, limit, held.value, held.low, held.high, ""};
+  if (held.value > limit) {
+    line.status = BudgetStatus::over;
+  } else if (held.high > limit) {
+    line.status = BudgetStatus::too_close;
+  }
+  return line;
+}
+
+bool has_budget(const Budget& budget) {
   return budget.memory || budget.step_time || budget.cost_per_billion_tokens || budget.flops;
 }
 
@@ -122,7 +114,7 @@ std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estima
     if (!job.hardware.assumed) lines.push_back(capacity_line(*memory));
     const bool names_host = !job.hardware.assumed || job.hardware.host_memory;
     if (memory->host_need && names_host) lines.push_back(host_line(*memory->host_need));
-  } else if (!job.hardware.assumed || !has_budget(job)) {
+  } else if (!job.hardware.assumed || !has_budget(budget)) {
     lines.push_back({BudgetItem::capacity, BudgetStatus::unavailable,
                      capacity_of(job.hardware).bytes.as_double(), 0, 0, 0,
                      std::get<Unavailable>(estimate.memory).sentence});
@@ -135,7 +127,7 @@ std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estima
     lines.push_back(
         line_of(BudgetItem::step_time, budget.step_time->value() * share, estimate.time,
                 [](const TimeEstimate& time) {
-                  return Estimated{time.step.value(), time.low.value(), time.high.value()};
+                  return HeldNumber{time.step.value(), time.low.value(), time.high.value()};
                 }));
   }
   if (budget.cost_per_billion_tokens) {
@@ -147,7 +139,7 @@ std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estima
     lines.push_back(line_of(BudgetItem::flops, budget.flops->as_double() * share, estimate.flops,
                             [](const FlopsEstimate& flops) {
                               const double executed = flops.executed().as_double();
-                              return Estimated{executed, executed, executed};
+                              return HeldNumber{executed, executed, executed};
                             }));
   }
   return lines;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memest/plan/lock.hpp"
+#include "memest/plan/recorded_needs.hpp"
 
 namespace memest {
 namespace {
@@ -88,6 +89,17 @@ void put_figures(const JobEstimate& estimate, LockedSpec& spec) {
     figures.put("step", time->step);
   }
   if (const auto* cost = std::get_if<CostEstimate>(&estimate.cost)) put_cost(*cost, figures);
+}
+
+void put_figures(const RecordedNeeds& needs, LockedSpec& spec) {
+  FigureList figures(spec.figures);
+  figures.put("device", LockedValue(needs.device()));
+  figures.put("reserved", LockedValue(needs.reserved));
+  figures.put("allocated", LockedValue(needs.allocated));
+  if (const auto* time = std::get_if<RecordedTime>(&needs.time)) {
+    figures.put("flops", LockedValue(time->flops));
+    figures.put("step", time->step);
+  }
 }
 
 }  // namespace memest

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "memest/reader/read_trace.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -213,6 +215,15 @@ AllocatorSettings read_allocator_text(const PlacedText& written, Diagnostics& di
   AllocatorSettings settings;
   if (written.trimmed().text.empty()) return settings;
   for (const PlacedText& option : split(written)) read_option(option, settings, diagnostics);
+  return settings;
+}
+
+Checked<AllocatorSettings> read_allocator_conf(const std::string& source, const std::string& text) {
+  const auto written = std::make_shared<const SourceText>(SourceText{source, text});
+  Diagnostics diagnostics;
+  const SourceSpan whole{written, 1, 1, static_cast<std::int32_t>(text.size())};
+  const AllocatorSettings settings = read_allocator_text({written->text, whole}, diagnostics);
+  if (!diagnostics.empty()) return diagnostics;
   return settings;
 }
 

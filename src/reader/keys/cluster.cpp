@@ -1,4 +1,7 @@
 // The keys of `parallelism`, `hardware`, `budget` and `allocator`.
+#include <algorithm>
+#include <vector>
+
 #include "reader/keys/keys.hpp"
 
 namespace memest {
@@ -325,6 +328,19 @@ constexpr Key kAllocatorKeys[] = {
 
 std::span<const Key> parallelism_keys() { return kParallelismKeys; }
 std::span<const Key> hardware_keys() { return kHardwareKeys; }
+std::span<const Key> recorded_hardware_keys() {
+  static const std::vector<Key> kKeys = [] {
+    std::vector<Key> keys;
+    for (const Key& key : kHardwareKeys) {
+      const bool of_job = key.name == "count" || key.name == "nvme" || key.name == "host_memory";
+      if (!of_job) keys.push_back(key);
+    }
+    // The GPU of a recording that names none is the one that was recorded.
+    std::ranges::find(keys, "gpu", &Key::name)->fallback = "";
+    return keys;
+  }();
+  return kKeys;
+}
 std::span<const Key> budget_keys() { return kBudgetKeys; }
 std::span<const Key> allocator_keys() { return kAllocatorKeys; }
 

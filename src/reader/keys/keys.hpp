@@ -117,9 +117,11 @@ bool takes_empty_table(const Shapes& shapes);
 constexpr KeyShape document() { return {.form = Form::document}; }
 constexpr KeyShape list(const Shapes& item) { return {.form = Form::list, .item = &item}; }
 
-std::span<const Key> spec_keys();  ///< of a spec file
+std::span<const Key> spec_keys();           ///< of a spec file
+std::span<const Key> recorded_spec_keys();  ///< of a spec that names a recording
 std::span<const Key> parallelism_keys();
 std::span<const Key> hardware_keys();
+std::span<const Key> recorded_hardware_keys();  ///< of one process: no number of GPUs, no host
 std::span<const Key> budget_keys();
 std::span<const Key> inference_keys();
 std::span<const Key> allocator_keys();

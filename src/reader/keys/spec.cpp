@@ -84,4 +84,26 @@ std::span<const Key> spec_keys() {
   return kKeys;
 }
 
+std::span<const Key> recorded_spec_keys() {
+  static const Key kKeys[] = {
+      {.name = "recording",
+       .shapes = {text()},
+       .doc = "What `memest record` wrote, a path relative to this file.",
+       .required = true},
+      {.name = "at",
+       .shapes = {document()},
+       .doc = "Of a recording for many sizes each of its numbers: {batch: 8, seq: 1024}."},
+      {.name = "hardware",
+       .shapes = {table(recorded_hardware_keys())},
+       .doc = "What it is to run on; where left out, the GPU that was recorded."},
+      {.name = "budget",
+       .shapes = {table(budget_keys())},
+       .doc = "What `memest check` holds the file to."},
+      {.name = "allocator",
+       .shapes = {table(allocator_keys())},
+       .doc = "Options of PyTorch's allocator; where left out, those that were recorded."},
+  };
+  return kKeys;
+}
+
 }  // namespace memest

@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "memest/reader/profile.hpp"
 #include "memest/spec/gpu/gpu_profile.hpp"
 #include "reader/job/read_model.hpp"
+#include "reader/recorded/recording_sign.hpp"
 #include "reader/text/embedded_trees.hpp"
+#include "reader/text/gzip.hpp"
 #include "reader/text/source.hpp"
 #include "reader/text/value.hpp"
 
@@ -19,6 +22,7 @@ namespace memest {
 namespace {
 
 constexpr std::string_view kModel = "model";
+constexpr std::size_t kMostRecording = std::size_t{1} << 30U;
 constexpr std::array<std::string_view, 2> kKinds = {"training", "inference"};
 
 void append_leaves(const Value& value, const std::string& name, const SourceSpan& span,
@@ -53,7 +57,8 @@ bool has_line(std::string_view text, std::string_view key) {
 
 template <class HasKey>
 bool is_spec(const HasKey& has_key) {
-  return has_key(kModel) && std::any_of(kKinds.begin(), kKinds.end(), has_key);
+  return has_key(kRecordingKey) ||
+         (has_key(kModel) && std::any_of(kKinds.begin(), kKinds.end(), has_key));
 }
 
 /// Eight hexadecimal digits that another text has not, but for one in four billion: the check of
@@ -76,6 +81,11 @@ class Basis {
   void add_file(const std::string& kind, const std::string& name, const std::string& path) {
     const Checked<SourcePointer> source = read_source(path);
     if (source.ok()) add(kind, name, source.value()->text);
+  }
+
+  void add_recording(const std::string& path) {
+    const Checked<SourcePointer> source = read_compressed(path, kMostRecording);
+    if (source.ok()) add("recording", std::filesystem::path(path).filename(), source.value()->text);
   }
 
   [[nodiscard]] std::vector<RestsOn> sorted() && {
@@ -127,11 +137,14 @@ void add_model(const std::string& key, const std::vector<SpecLeaf>& keys, Basis&
 }  // namespace
 
 WrittenSpec read_written_spec(const std::string& path) {
+  if (sign_of(path, {}) == RecordingSign::recording) return {};
   const Checked<SourcePointer> source = read_source(path);
   if (!source.ok()) return {};
   const std::string_view text = source.value()->text;
   // Data and settings of others are not parsed only to see that they are none.
-  if (text.find(kModel) == std::string_view::npos) return {};
+  const bool may_be_spec = text.find(kModel) != std::string_view::npos ||
+                           text.find(kRecordingKey) != std::string_view::npos;
+  if (!may_be_spec) return {};
   const Checked<Value> tree = parse_source(source.value());
   if (!tree.ok()) {
     return {is_spec([text](std::string_view key) { return has_line(text, key); }), {}};
@@ -159,6 +172,13 @@ std::vector<RestsOn> rests_on(const Job& job, const std::vector<SpecLeaf>& keys)
   }
   add_model("model", keys, basis);
   add_model("training.teacher.model", keys, basis);
+  return std::move(basis).sorted();
+}
+
+std::vector<RestsOn> rests_on(const RecordedJob& job) {
+  Basis basis;
+  basis.add_recording(job.file);
+  if (!job.hardware.assumed) add_gpu(job.hardware.gpu, nullptr, basis);
   return std::move(basis).sorted();
 }
 

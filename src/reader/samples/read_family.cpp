@@ -8,6 +8,7 @@
 #include "memest/reader/read_trace.hpp"
 #include "reader/samples/family_lines.hpp"
 #include "reader/samples/snapshot.hpp"
+#include "reader/samples/varied_lines.hpp"
 #include "reader/text/gzip.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/text.hpp"
@@ -66,6 +67,7 @@ class FamilyReader {
       kept = kTraceLine;
     } else if (line.starts_with('#')) {
       read_head(line);
+      if (line.starts_with(family_head(kWorkKey, ""))) kept.clear();
     } else if (letter == "a") {
       constexpr std::size_t kSize = 2;  // a ID SIZE STREAM
       if (words.size() > kSize) {
@@ -73,10 +75,20 @@ class FamilyReader {
         kept.replace(words[kSize].at, words[kSize].text.size(),
                      "0" + std::string(words[kSize].text.size() - 1, ' '));
       }
+    } else if (letter == "w") {
+      read_work(line);
+      kept.clear();
     } else if (letter == "o") {
       refuse(0, line, "a family has no requests that failed", "");
     }
     trace_ += kept + "\n";
+  }
+
+  void read_work(std::string_view line) {
+    if (!family_.work) family_.work.emplace();
+    if (add_varied_line(line, names_, *family_.work)) return;
+    refuse(0, line, "this is no line of a step's work with formulas of what was varied",
+           "a number is written 4096, a formula (batch*seq)");
   }
 
   void read_size(const LineWord& word) {
@@ -110,6 +122,10 @@ class FamilyReader {
       if (auto point = read_point(line, value)) family_.fitted.push_back(*std::move(point));
     } else if (key == kHeldOutKey) {
       if (auto point = read_point(line, value)) family_.held_out = *std::move(point);
+    } else if (key == kWorkKey) {
+      family_.work.emplace().of = trimmed(value);
+    } else if (key == kNoWorkKey) {
+      family_.no_work = trimmed(value);
     }
   }
 
@@ -169,6 +185,7 @@ class FamilyReader {
            "every allocation of a family has a formula");
     family_.torch = std::move(read.torch);
     family_.rank = std::move(read.rank);
+    family_.gpu = std::move(read.gpu);
     family_.trace = std::move(read.trace);
     return std::move(family_);
   }
@@ -200,8 +217,7 @@ Checked<RecordedFamily> read_family(const std::shared_ptr<const SourceText>& sou
   return FamilyReader(source).read();
 }
 
-Checked<std::variant<Recording, RecordedFamily>> read_recording_or_family(
-    const std::string& path) {
+Checked<std::variant<Recording, RecordedFamily>> read_recording_or_family(const std::string& path) {
   using Read = std::variant<Recording, RecordedFamily>;
   const Checked<SourcePointer> source = read_compressed(path, kMostFamilyText);
   if (!source.ok()) return source.diagnostics();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "reader/job/read_allocator.hpp"
+#include "reader/samples/family_lines.hpp"
 #include "reader/samples/snapshot.hpp"
 #include "reader/samples/trace_operations.hpp"
 #include "reader/samples/trace_places.hpp"
@@ -71,7 +72,10 @@ class TraceReader {
   void read_line(std::string_view line) {
     const PlacedText whole{line, span(line)};
     if (line_ == 1) {
-      if (line != kFirstLine) {
+      if (line == kFamilyLine) {
+        refuse(whole, "this is a recording for many sizes, and no trace of one",
+               "memest replay --at plays it at one");
+      } else if (line != kFirstLine) {
         refuse(whole, "this is no allocator trace",
                "a trace begins with the line '" + std::string(kFirstLine) + "'");
       }
@@ -129,6 +133,8 @@ class TraceReader {
       recording_.torch = value.text;
     } else if (key == "rank") {
       recording_.rank = value.text;
+    } else if (key == "gpu") {
+      recording_.gpu = value.text;
     } else if (key == "stopped") {
       recording_.stopped = true;
     } else if (key == "device peak") {
@@ -354,15 +360,6 @@ class TraceReader {
 };
 
 }  // namespace
-
-Checked<AllocatorSettings> read_allocator_conf(const std::string& source, const std::string& text) {
-  const auto written = std::make_shared<const SourceText>(SourceText{source, text});
-  Diagnostics diagnostics;
-  const SourceSpan whole{written, 1, 1, static_cast<std::int32_t>(text.size())};
-  const AllocatorSettings settings = read_allocator_text({written->text, whole}, diagnostics);
-  if (!diagnostics.empty()) return diagnostics;
-  return settings;
-}
 
 Checked<AllocatorTrace> read_trace(const std::string& path) {
   Checked<Recording> recording = read_recording(path);

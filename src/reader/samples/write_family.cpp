@@ -3,6 +3,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/reader/family_text.hpp"
 #include "reader/samples/family_lines.hpp"
+#include "reader/samples/varied_lines.hpp"
 
 namespace memest {
 namespace {
@@ -23,6 +24,8 @@ class FamilyWriter {
   std::string write() {
     write_head();
     for (const TraceEvent& event : family_.trace.events) write_event(event);
+    if (family_.work) text_ += varied_work_text(*family_.work, names_);
+    if (!family_.no_work.empty()) line(family_head(kNoWorkKey, family_.no_work));
     return std::move(text_);
   }
 
@@ -36,6 +39,7 @@ class FamilyWriter {
     line("# conf: " + family_.trace.settings_text);
     if (!family_.torch.empty()) line("# torch: " + family_.torch);
     if (!family_.rank.empty()) line("# rank: " + family_.rank);
+    if (!family_.gpu.empty()) line("# gpu: " + family_.gpu);
     for (const VariedSize& varied : family_.varied) {
       std::string values;
       for (const std::int64_t value : varied.values) {

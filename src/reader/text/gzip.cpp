@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -61,6 +62,15 @@ Checked<SourcePointer> read_compressed(const std::string& path, std::size_t most
     return whole_file(path, "the file cannot be read: " + error);
   }
   return SourcePointer(std::make_shared<const SourceText>(SourceText{path, std::move(text)}));
+}
+
+std::string first_bytes(const std::string& path, std::size_t most) {
+  const File file(gzopen(path.c_str(), "rb"));
+  if (file == nullptr) return {};
+  std::string text(most, '\0');
+  const int read = gzread(file.get(), text.data(), static_cast<unsigned>(most));
+  text.resize(static_cast<std::size_t>(std::max(read, 0)));
+  return text;
 }
 
 }  // namespace memest

@@ -14,4 +14,7 @@ namespace memest {
 /// opened.
 Checked<SourcePointer> read_compressed(const std::string& path, std::size_t most);
 
+/// The first bytes of such a file, `most` or fewer; empty where it cannot be read.
+std::string first_bytes(const std::string& path, std::size_t most);
+
 }  // namespace memest

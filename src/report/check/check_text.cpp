@@ -73,6 +73,37 @@ std::vector<BudgetShare> shares_of(const BudgetLine& line, const JobEstimate& es
   unreachable("a budget item beyond the enum");
 }
 
+/// The places of the program that hold most at the peak, and the operators that take longest.
+std::vector<BudgetShare> shares_of(const BudgetLine& line, const RecordedNeeds& needs,
+                                   const RecordedMoment& peak) {
+  std::vector<BudgetShare> shares;
+  if (line.status == BudgetStatus::within || line.status == BudgetStatus::unavailable) return {};
+  if (line.item == BudgetItem::capacity || line.item == BudgetItem::memory) {
+    for (const PlaceUse& use : peak.places) {
+      shares.push_back({use.place.empty() ? "autograd" : use.place, use.bytes.as_double()});
+    }
+  } else if (const auto* time = std::get_if<RecordedTime>(&needs.time)) {
+    for (const RecordedWorkTime& op : time->operators) {
+      const bool counts = line.item == BudgetItem::flops;
+      shares.push_back({op.name, counts ? op.flops.as_double() : op.seconds.value()});
+    }
+  }
+  return largest(std::move(shares));
+}
+
+/// A line that is not known is a mistake of the file's, of which nobody is guilty.
+void add_line(BudgetLine line, std::vector<BudgetShare> shares, CheckedFile& file) {
+  if (line.status == BudgetStatus::unavailable) {
+    file.errors.push_back(
+        {Severity::error,
+         {},
+         fmt::format("{}: not known: {}: {}", file.file, name_of(line.item), line.sentence),
+         "",
+         true});
+  }
+  file.lines.push_back({std::move(line), std::move(shares)});
+}
+
 }  // namespace
 
 std::span<const Diagnostic> shown_of(const Diagnostics& errors) {
@@ -156,21 +187,26 @@ FileStatus CheckedSpecs::status() const {
 CheckedFile check_file(const std::string& file, const Job& job, const JobEstimate& estimate) {
   CheckedFile result;
   result.file = file;
-  result.has_budget = has_budget(job);
+  result.has_budget = has_budget(job.budget);
   if (!job.hardware.assumed || job.hardware.memory) {
     result.capacity = capacity_of(job.hardware).bytes;
   }
   for (BudgetLine& line : hold_to_budget(job, estimate)) {
-    if (line.status == BudgetStatus::unavailable) {
-      result.errors.push_back(
-          {Severity::error,
-           {},
-           fmt::format("{}: not known: {}: {}", file, name_of(line.item), line.sentence),
-           "",
-           true});
-    }
     std::vector<BudgetShare> shares = shares_of(line, estimate);
-    result.lines.push_back({std::move(line), std::move(shares)});
+    add_line(std::move(line), std::move(shares), result);
+  }
+  return result;
+}
+
+CheckedFile check_recording(const std::string& file, const Budget& budget,
+                            const RecordedNeeds& needs, const RecordedMoment& peak) {
+  CheckedFile result;
+  result.file = file;
+  result.has_budget = has_budget(budget);
+  result.capacity = needs.capacity;
+  for (BudgetLine& line : hold_to_budget(budget, needs)) {
+    std::vector<BudgetShare> shares = shares_of(line, needs, peak);
+    add_line(std::move(line), std::move(shares), result);
   }
   return result;
 }

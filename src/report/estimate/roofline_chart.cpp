@@ -4,59 +4,62 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
+#include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
 #include "report/estimate/estimate_charts.hpp"
 
 namespace memest {
 namespace {
 
-/// FLOPs a byte where operations without FLOPs stand: a power of ten below all others.
-double column_without_flops(const std::vector<OpTime>& kernels, double ridge) {
-  double least = ridge;
-  for (const OpTime& op : kernels) {
-    if (op.flops > 0) least = std::min(least, op.flops / op.bytes);
+/// FLOPs a byte where work without FLOPs stands: a power of ten below all other.
+double column_without_flops(const Roofline& roofline) {
+  double least = roofline.roof.ridge();
+  for (const RoofedWork& work : roofline.work) {
+    if (work.flops > 0) least = std::min(least, work.flops / work.bytes);
   }
   return std::pow(10, std::floor(std::log10(least)) - 1);
 }
 
-ChartMark mark_of(const OpTime& op, const TimeEstimate& time, const Roof& roof, double column) {
-  const bool counts = op.flops > 0;
-  const double share = share_of_roof(op, roof);
-  return {.x = counts ? op.flops / op.bytes : column,
-          .y = counts ? op.flops / op.seconds.value() : share * roof.at(column),
-          .name = name_of(op),
+ChartMark mark_of(const RoofedWork& work, const Roofline& roofline, double column) {
+  const bool counts = work.flops > 0;
+  const double share = share_of_roof(work, roofline.roof);
+  const double of_step = work.seconds / roofline.step;
+  return {.x = counts ? work.flops / work.bytes : column,
+          .y = counts ? work.flops / work.seconds.value() : share * roofline.roof.at(column),
+          .name = work.name,
           .detail = fmt::format("{}, reaches {}, {} of its roof; {}, {} of the step",
-                                counts ? significant_text(op.flops / op.bytes) + " FLOP/B"
+                                counts ? significant_text(work.flops / work.bytes) + " FLOP/B"
                                        : std::string("counts no FLOPs"),
-                                reached_text(op), percent_text(share), seconds_text(op.seconds),
-                                percent_text(op.seconds / time.step)),
-          .share = op.seconds / time.step};
+                                reached_text(work), percent_text(share), seconds_text(work.seconds),
+                                percent_text(of_step)),
+          .share = of_step};
 }
 
-/// The classes that there are, in their order.
-std::vector<ChartSeries> series_of(const TimeEstimate& time, const Roof& roof, double column) {
-  std::map<OpClass, ChartSeries> classes;
-  for (const OpTime& op : kernels_of(time)) {
-    if (op.seconds <= Seconds()) continue;
-    ChartSeries& series = classes[op.op_class];
-    series.name = name_of(op.op_class);
-    series.hue = hue_of(op.op_class);
+/// The kinds that there are, in their order.
+std::vector<ChartSeries> series_of(const Roofline& roofline, double column) {
+  std::map<std::size_t, ChartSeries> kinds;
+  for (const RoofedWork& work : roofline.work) {
+    if (work.seconds <= Seconds()) continue;
+    ChartSeries& series = kinds[work.series];
+    series.name = work.kind;
+    series.hue = work.hue;
     series.labelled = true;
-    series.marks.push_back(mark_of(op, time, roof, column));
+    series.marks.push_back(mark_of(work, roofline, column));
   }
   std::vector<ChartSeries> all;
-  for (auto& [op_class, series] : classes) all.push_back(std::move(series));
+  for (auto& [kind, series] : kinds) all.push_back(std::move(series));
   return all;
 }
 
-MarkChart drawing_of(const Job& job, const TimeEstimate& time) {
-  const Roof roof = roof_of(job, time);
-  const double ridge = roof.peak / roof.bandwidth;
-  const double column = column_without_flops(kernels_of(time), ridge);
-  MarkChart chart{.series = series_of(time, roof, column)};
+MarkChart drawing_of(const Roofline& roofline) {
+  const Roof& roof = roofline.roof;
+  const double ridge = roof.ridge();
+  const double column = column_without_flops(roofline);
+  MarkChart chart{.series = series_of(roofline, column)};
   std::vector<double> intensities = {column, 4 * ridge};
   std::vector<double> rates = {roof.at(column), roof.peak};
   for (const ChartSeries& series : chart.series) {
@@ -81,57 +84,91 @@ MarkChart drawing_of(const Job& job, const TimeEstimate& time) {
   return chart;
 }
 
+/// The calls of an op in a block are one, products apart from what is none.
+void add_op(const OpTime& op, std::vector<RoofedWork>& all) {
+  if (op.bytes <= 0) return;
+  std::string name = fmt::format("{} {}", op.block, op.op);
+  const auto same = std::ranges::find_if(all, [&](const RoofedWork& other) {
+    return other.name == name && (other.flops > 0) == (op.flops > 0);
+  });
+  if (same == all.end()) {
+    all.push_back({std::move(name), name_of(op.op_class), static_cast<std::size_t>(op.op_class),
+                   hue_of(op.op_class), name_of(op.bound), op.flops, op.bytes, op.seconds});
+    return;
+  }
+  same->seconds += op.seconds;
+  same->flops += op.flops;
+  same->bytes += op.bytes;
+}
+
+void sort_longest_first(std::vector<RoofedWork>& work) {
+  std::ranges::stable_sort(work, std::ranges::greater(), &RoofedWork::seconds);
+}
+
+Hue hue_of(WorkClass kind) {
+  switch (kind) {
+    case WorkClass::product:
+      return hue_of(OpClass::contraction);
+    case WorkClass::attention:
+      return Hue::purple;
+    case WorkClass::convolution:
+      return Hue::wine;
+    case WorkClass::memory:
+      return hue_of(OpClass::elementwise);
+    case WorkClass::message:
+    case WorkClass::copy:
+    case WorkClass::unknown:
+      return Hue::grey;
+  }
+  unreachable("every class of work has a colour");
+}
+
 }  // namespace
 
 double Roof::at(double intensity) const { return std::min(peak, intensity * bandwidth); }
 
-Roof roof_of(const Job& job, const TimeEstimate& time) {
+Roofline roofline_of(const Job& job, const TimeEstimate& time) {
   const double bandwidth = job.hardware.gpu.memory_bandwidth->value.value();
-  return {bandwidth, bandwidth * time.ridge_point};
+  Roofline roofline{{bandwidth, bandwidth * time.ridge_point}, time.step, {}};
+  for (const OpTime& op : time.ops) add_op(op, roofline.work);
+  sort_longest_first(roofline.work);
+  return roofline;
 }
 
-double share_of_roof(const OpTime& op, const Roof& roof) {
-  const double seconds = op.seconds.value();
+Roofline roofline_of(const GpuSpec& gpu, const RecordedTime& time) {
+  Roofline roofline{{gpu.memory_bandwidth->value.value(), time.peak->value()}, time.step, {}};
+  for (const RecordedWorkTime& op : time.operators) {
+    const bool is_sent = op.kind == WorkClass::message || op.kind == WorkClass::copy;
+    if (is_sent || op.bytes == Bytes() || op.seconds <= Seconds()) continue;
+    const double flops = op.flops.as_double();
+    const double bytes = op.bytes.as_double();
+    const Bound bound = flops / bytes < roofline.roof.ridge() ? Bound::memory : Bound::compute;
+    roofline.work.push_back({op.name, name_of(op.kind), static_cast<std::size_t>(op.kind),
+                             hue_of(op.kind), name_of(bound), flops, bytes, op.seconds});
+  }
+  sort_longest_first(roofline.work);
+  return roofline;
+}
+
+double share_of_roof(const RoofedWork& work, const Roof& roof) {
+  const double seconds = work.seconds.value();
   // Left of the ridge the roof is intensity times bandwidth, so the share is one of the bandwidth;
   // right of it one of the peak.
-  if (op.flops > 0) return op.flops / seconds / roof.at(op.flops / op.bytes);
-  return op.bytes / seconds / roof.bandwidth;
+  if (work.flops > 0) return work.flops / seconds / roof.at(work.flops / work.bytes);
+  return work.bytes / seconds / roof.bandwidth;
 }
 
-std::string reached_text(const OpTime& op) {
-  const double seconds = op.seconds.value();
-  return op.flops > 0 ? rate_text(FlopsPerSecond(op.flops / seconds))
-                      : rate_text(BytesPerSecond(op.bytes / seconds));
+std::string reached_text(const RoofedWork& work) {
+  const double seconds = work.seconds.value();
+  return work.flops > 0 ? rate_text(FlopsPerSecond(work.flops / seconds))
+                        : rate_text(BytesPerSecond(work.bytes / seconds));
 }
 
-std::string name_of(const OpTime& op) { return fmt::format("{} {}", op.block, op.op); }
-
-std::vector<OpTime> kernels_of(const TimeEstimate& time) {
-  std::vector<OpTime> kernels;
-  for (const OpTime& op : time.ops) {
-    if (op.bytes <= 0) continue;
-    const auto same = std::find_if(kernels.begin(), kernels.end(), [&op](const OpTime& other) {
-      return other.block == op.block && other.op == op.op && (other.flops > 0) == (op.flops > 0);
-    });
-    if (same == kernels.end()) {
-      kernels.push_back(op);
-      continue;
-    }
-    same->seconds += op.seconds;
-    same->flops += op.flops;
-    same->bytes += op.bytes;
-  }
-  std::stable_sort(kernels.begin(), kernels.end(), [](const OpTime& left, const OpTime& right) {
-    return left.seconds > right.seconds;
-  });
-  return kernels;
-}
-
-Chart roofline_chart(const Job& job, const TimeEstimate& time) {
+Chart roofline_chart(Roofline roofline) {
   return {"Operations below the roof.",
           "An area is a share of the step's time. Operations that count no FLOPs stand in the left "
           "column, as far below the roof as they are below the bandwidth.",
-          [&job, &time] { return drawing_of(job, time); }};
+          [roofline = std::move(roofline)] { return drawing_of(roofline); }};
 }
 
 }  // namespace memest

@@ -102,6 +102,15 @@ void add_family(const FamilyRun& run, Page& page) {
   page.parts.emplace_back(family_heading(run));
   page.parts.emplace_back(points_table(run));
   page.parts.emplace_back(held_out_sentence(run));
+  if (family.work) {
+    page.parts.emplace_back(Paragraph{
+        fmt::format("held out: the work of a step: equal in all of {}",
+                    nouns_text(static_cast<std::int64_t>(family.work->lines.size()), "line")),
+        Tone::good});
+  } else if (!family.no_work.empty()) {
+    page.parts.emplace_back(
+        Paragraph{"A step has no time at other sizes: " + family.no_work + ".", Tone::uncertain});
+  }
   page.parts.emplace_back(
       Paragraph{"At the peak at " + spoken(family.names(), run.shown) + ":", Tone::plain});
   page.parts.emplace_back(places_table(run));
@@ -177,6 +186,11 @@ Json family_json(const FamilyRun& run) {
       {"equal_requests", run.fitted.held_out.requests - run.fitted.held_out.within_steps},
       {"requests_within_steps", run.fitted.held_out.within_steps},
       {"peaks_equal", true}};
+  if (family.work) {
+    json["work"] = {{"of", family.work->of}, {"lines", family.work->lines.size()}};
+  } else if (!family.no_work.empty()) {
+    put_null(json, "work", family.no_work);
+  }
   json["peak_at"] = point_json(names, run.shown);
   json["peak_places"] = Json::array();
   for (const PlaceFormula& use : run.places) {

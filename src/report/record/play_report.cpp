@@ -88,6 +88,14 @@ Table table_of(const std::vector<PlayedRun>& runs) {
 /// Whether it is an answer, not the value behind the largest that fits.
 bool is_asked_for(const PlayedRun& run) { return !run.at || !run.at->is_next; }
 
+std::string single_sentence(const PlayedRun& run) {
+  const AllocatorStatistics& end = run.played.end;
+  const std::string of = sized_text(run.available) + (run.gpu.empty() ? "" : ", " + run.gpu);
+  if (!does_fit(run)) return "does not fit in " + of;
+  return fmt::format("{} allocated, {} reserved: fits in {}", sized_text(end.allocated.peak),
+                     sized_text(end.reserved.peak), of);
+}
+
 Page page_of(const std::vector<PlayedRun>& runs) {
   Page page;
   const std::int64_t whole = std::ranges::count_if(runs, is_asked_for);
@@ -99,6 +107,8 @@ Page page_of(const std::vector<PlayedRun>& runs) {
     for (const PlayedRun& run : runs) {
       if (is_asked_for(run)) page.parts.emplace_back(Heading{largest_sentence(run, does_fit(run))});
     }
+  } else if (runs.size() == 1) {
+    page.parts.emplace_back(Heading{single_sentence(runs.front())});
   } else {
     page.parts.emplace_back(Heading{
         fmt::format("{} of {} fit", fitting, nouns_text(whole, on_gpus ? "run" : "trace"))});

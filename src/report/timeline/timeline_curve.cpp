@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memest/report/display.hpp"
@@ -42,8 +43,8 @@ struct NamedStretch {
 
 class Curve {
  public:
-  Curve(const TimelineRun& run, std::size_t columns)
-      : run_(run), columns_(columns - kLabelColumns - 2), events_(run.course.points.size()) {
+  Curve(const DrawnCurve& drawn, std::size_t columns)
+      : drawn_(drawn), columns_(columns - kLabelColumns - 2), events_(drawn.points.size()) {
     samples_.resize(columns_);
     for (std::size_t column = 0; column < columns_ && events_ > 0; ++column) {
       // A column stands for many events and shows the highest, so that no peak is lost; where it
@@ -51,7 +52,7 @@ class Curve {
       const std::size_t begin = column * events_ / columns_;
       const std::size_t end = std::max(begin + 1, (column + 1) * events_ / columns_);
       for (std::size_t i = begin; i < end; ++i) {
-        const CoursePoint& point = run.course.points[i];
+        const CoursePoint& point = drawn.points[i];
         samples_[column].allocated = std::max(samples_[column].allocated, point.allocated);
         samples_[column].reserved = std::max(samples_[column].reserved, point.reserved);
       }
@@ -87,9 +88,8 @@ class Curve {
   }
 
   [[nodiscard]] std::string peak_line() const {
-    const PeakMoment& peak = run_.memory.replay.peak;
-    const std::size_t column = column_of(peak.event);
-    const std::string text = fmt::format("peak {}", sized_text(peak.allocated));
+    const std::size_t column = column_of(drawn_.peak);
+    const std::string text = fmt::format("peak {}", sized_text(drawn_.allocated));
     // To the right of the mark, or to the left where it would leave the chart.
     const bool right = column + text.size() + 2 <= columns_;
     const std::string before(right ? column : column - text.size() - 1, ' ');
@@ -116,44 +116,43 @@ class Curve {
 
   [[nodiscard]] std::vector<NamedStretch> steps() const {
     std::vector<NamedStretch> result;
-    std::uint16_t step = 0;
-    for (const Span& span : run_.memory.timeline.spans) {
-      if (result.empty() || span.step != step) {
+    std::int64_t step = 0;
+    for (const CurvePhase& phase : drawn_.phases) {
+      if (result.empty() || phase.step != step) {
         result.push_back(
-            {span.step == 0 ? "model" : fmt::format("step {}", span.step), span.begin});
+            {phase.step == 0 ? "model" : fmt::format("step {}", phase.step), phase.begin});
       }
-      step = span.step;
-      result.back().end = span.end;
+      step = phase.step;
+      result.back().end = phase.end;
     }
     return result;
   }
 
   /// "3 × forward, backward"; of many the first stand for all (write_timeline).
-  [[nodiscard]] std::string micro_steps_name(std::size_t count) const {
-    const auto all =
-        static_cast<std::size_t>(run_.job.training ? run_.job.training->gradient_accumulation : 1);
-    if (count == all) return fmt::format("{} × forward, backward", count);
-    return fmt::format("{} of {} × forward, backward", count, all);
+  [[nodiscard]] std::string micro_steps_name(std::int64_t count) const {
+    if (count == drawn_.micro_steps) return fmt::format("{} × forward, backward", count);
+    return fmt::format("{} of {} × forward, backward", count, drawn_.micro_steps);
   }
 
   /// Phases, where micro-steps have room; else the micro-steps of a step as one.
   [[nodiscard]] std::vector<NamedStretch> phases() const {
     std::vector<NamedStretch> result;
-    const auto& spans = run_.memory.timeline.spans;
-    for (std::size_t i = 0; i < spans.size(); ++i) {
-      if (spans[i].step == 0) continue;
+    const std::vector<CurvePhase>& all = drawn_.phases;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].step == 0) continue;
       std::size_t last = i;
-      while (last + 1 < spans.size() && spans[last + 1].step == spans[i].step &&
-             spans[i].micro_step > 0 && spans[last + 1].micro_step > 0) {
+      while (last + 1 < all.size() && all[last + 1].step == all[i].step && all[i].micro_step > 0 &&
+             all[last + 1].micro_step > 0) {
         ++last;
       }
-      const auto count = static_cast<std::size_t>(spans[last].micro_step);
-      const std::size_t columns = column_of(spans[last].end) - column_of(spans[i].begin);
-      if (count > 1 && spans[i].micro_step == 1 && columns < count * kMicroStepColumns) {
-        result.push_back({micro_steps_name(count), spans[i].begin, spans[last].end});
+      const std::int64_t count = all[last].micro_step;
+      const std::size_t columns = column_of(all[last].end) - column_of(all[i].begin);
+      const bool has_room = columns >= static_cast<std::size_t>(count) * kMicroStepColumns;
+      if (count > 1 && all[i].micro_step == 1 && !has_room) {
+        result.push_back({micro_steps_name(count), all[i].begin, all[last].end});
         i = last;
       } else {
-        result.push_back({std::string(name_of(spans[i].phase)), spans[i].begin, spans[i].end});
+        result.push_back({all[i].name, all[i].begin, all[i].end});
       }
     }
     return result;
@@ -179,7 +178,7 @@ class Curve {
     return line;
   }
 
-  const TimelineRun& run_;
+  const DrawnCurve& drawn_;
   std::size_t columns_;
   std::size_t events_;
   std::vector<ChartColumn> samples_;
@@ -188,8 +187,22 @@ class Curve {
 
 }  // namespace
 
+Figure curve_of(DrawnCurve drawn) {
+  return {[drawn = std::move(drawn)](std::size_t columns) { return Curve(drawn, columns).draw(); }};
+}
+
 Figure curve_of(const TimelineRun& run) {
-  return {[&run](std::size_t columns) { return Curve(run, columns).draw(); }};
+  const auto& training = run.job.training;
+  DrawnCurve drawn{.points = run.course.points,
+                   .peak = run.memory.replay.peak.event,
+                   .allocated = run.memory.replay.peak.allocated,
+                   .phases = {},
+                   .micro_steps = training ? training->gradient_accumulation : 1};
+  for (const Span& span : run.memory.timeline.spans) {
+    drawn.phases.push_back(
+        {std::string(name_of(span.phase)), span.step, span.micro_step, span.begin, span.end});
+  }
+  return curve_of(std::move(drawn));
 }
 
 }  // namespace memest

@@ -168,6 +168,11 @@ class Sums {
   void add(std::string_view name, const RecordedCall& call, double seconds, bool is_first) {
     RecordedWorkTime& sum = sums_[std::string(name)];
     sum.name = name;
+    double& longest = longest_[sum.name];
+    if (sum.calls == 0 || seconds > longest) {
+      sum.kind = call.kind;
+      longest = seconds;
+    }
     ++sum.calls;
     sum.seconds += Seconds(seconds);
     if (!is_first) return;
@@ -184,6 +189,7 @@ class Sums {
 
  private:
   std::map<std::string, RecordedWorkTime> sums_;
+  std::map<std::string, double> longest_;
 };
 
 /// The name that an item's work is listed under: its operator's, else what it is.
@@ -285,8 +291,9 @@ std::variant<RecordedTime, Unavailable> time_of(const RecordedWork& work, const 
   time.high = std::max(Seconds(period_of(work, prices.seconds(Outlook::slow))),
                        Seconds(step * (1 + published.high)));
   sum_up(work, prices, time);
-  if (const auto peak = peak_of(prices.calls(), hardware.gpu); peak && step > 0) {
-    time.utilisation = time.flops.as_double() / (peak->value() * step);
+  time.peak = peak_of(prices.calls(), hardware.gpu);
+  if (time.peak && step > 0) {
+    time.utilisation = time.flops.as_double() / (time.peak->value() * step);
   }
   return time;
 }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "memest/spec/allocator_trace.hpp"
+#include "memest/spec/recorded/varied_work.hpp"
 #include "memest/symbolic/size_formula.hpp"
 
 namespace memest {
@@ -23,11 +25,14 @@ struct RecordedFamily {
   SizePoint held_out;             ///< one that they were compared with
   std::string torch;              ///< its release: "2.11.0+cu130"
   std::string rank;               ///< "3 of 8"; empty where the program is no rank of several
+  std::string gpu;                ///< the GPU type that stood there; empty where none is said
   /// Without segments and statistics, which follow from the requests. The sizes are those of no
   /// point.
   AllocatorTrace trace;
   std::vector<SizeFormula> formulas;      ///< each once, in bytes as requested
   std::vector<std::uint32_t> formula_of;  ///< by allocation, indices into `formulas`
+  std::optional<VariedWork> work = {};    ///< of a step, where it has formulas
+  std::string no_work = {};               ///< why there is none: a sentence without its full stop
 
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> names;

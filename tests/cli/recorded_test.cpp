@@ -1,0 +1,130 @@
+// Commands of specs, asked about what memest record wrote: the same run through every one of them.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "shell.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+const std::string kWorked = "tests/record/worked.memrec.gz ";
+const std::string kFamily = "tests/record/family.memrec ";
+
+json answer_of(const std::string& words) {
+  const Ran ran = run_shell("memest " + words + " --format json");
+  INFO(ran.err);
+  REQUIRE(ran.code < 2);
+  return json::parse(ran.out);
+}
+
+TEST_CASE("estimate, plan, check, timeline and replay tell one memory and one time of a run") {
+  const std::string gpu = "--gpu a100-sxm-80gb";
+  const json played = answer_of("replay " + kWorked + gpu)["played"][0];
+  CHECK(answer_of("estimate " + kWorked + gpu)["played"][0] == played);
+  const json planned = answer_of("plan " + kWorked + gpu)["plans"][0];
+  CHECK(planned["reserved_peak_bytes"] == played["reserved_peak_bytes"]);
+  CHECK(planned["time"] == played["time"]);
+  const json timeline = answer_of("timeline " + kWorked + gpu);
+  CHECK(timeline["reserved_peak_bytes"] == played["reserved_peak_bytes"]);
+  CHECK(timeline["allocated_peak_bytes"] == played["allocated_peak_bytes"]);
+  const json checked = answer_of("check " + kWorked + gpu + " --set budget.step_time=1s");
+  const json& lines = checked["files"][0]["budgets"];
+  CHECK(lines[1]["value"] == played["time"]["step_seconds"]);
+  const json roofline = answer_of("roofline " + kWorked + gpu);
+  double seconds = 0;
+  for (const json& operation : roofline["operations"])
+    seconds += operation["seconds"].get<double>();
+  CHECK(seconds <= played["time"]["device_seconds"].get<double>() * (1 + 1e-9));
+  CHECK(roofline["gpu"] == "a100-sxm-80gb");
+}
+
+TEST_CASE("plan takes of an open number what fits, and ranks GPU types by what a unit costs") {
+  const json plan =
+      answer_of("plan " + kFamily + "--at seq=1024 --gpu l4,a100-sxm-80gb,h100-sxm-80gb");
+  CHECK(plan["open"] == "batch");
+  double before = 0;
+  for (const json& row : plan["plans"]) {
+    const json largest = answer_of("replay " + kFamily + "--at seq=1024 --at batch=" +
+                                   std::to_string(row["units"].get<int>()) + " --memory 1TiB");
+    CHECK(largest["played"][0]["reserved_peak_bytes"] == row["reserved_peak_bytes"]);
+    CHECK(row["reserved_peak_bytes"] <= row["available_bytes"]);
+    CHECK(row["dollars_a_unit"].get<double>() >= before);
+    before = row["dollars_a_unit"].get<double>();
+  }
+  CHECK(plan["plans"].size() == 3);
+  const Ran two = run_shell("memest plan " + kFamily);
+  CHECK(two.code == 2);
+  CHECK(two.err ==
+        "error: the recording is for every batch and seq, of which one may be left open\n"
+        "    = hint: as in --at seq=896\n");
+  CHECK(run_shell("memest plan " + kWorked + "--gpu l4 --set hardware.memory=1MiB").code == 1);
+}
+
+TEST_CASE("a family's step has its work at every size, and a run that parts says why it has none") {
+  // 2·m·n·k of the one product, which has a row for each token.
+  const json time =
+      answer_of("estimate " + kFamily + "--at batch=7 --at seq=4096")["played"][0]["time"];
+  CHECK(time["flops"] == std::int64_t{2} * 7 * 4096 * 1024 * 1024);
+  const Ran idle = run_shell(
+      "cd $(mktemp -d) && ln -s \"$OLDPWD/tests\" tests && memest record --quiet --vary "
+      "batch=2,3,5 "
+      "--vary seq=512,640,896 -o run.memrec -- sh tests/record/made.sh {batch} {seq} idle && "
+      "memest "
+      "estimate run.memrec --at batch=2 --at seq=512");
+  CHECK(idle.code == 0);
+  CHECK_THAT(idle.out, ContainsSubstring("A step has no time: the work of a step parts: "));
+}
+
+TEST_CASE("a spec that names a recording is checked, locked and held") {
+  const std::string folder =
+      "cd $(mktemp -d) && cp \"$OLDPWD/tests/record/worked.memrec.gz\" run.memrec.gz && printf "
+      "'recording: run.memrec.gz\\nhardware: {gpu: l4}\\nbudget: {memory: 20GiB}\\n' > job.yaml "
+      "&& ";
+  const Ran held =
+      run_shell(folder +
+                "memest check --quiet . ; echo $? && memest check . --update > /dev/null && "
+                "memest check . > /dev/null; echo $? && sed -i 's/20GiB/20MiB/' job.yaml && "
+                "memest check job.yaml; echo $?");
+  CHECK_THAT(held.out, ContainsSubstring("0\n0\n1 spec: 1 over budget"));
+  CHECK_THAT(held.out, ContainsSubstring("memory: "));
+  const Ran moved =
+      run_shell(folder +
+                "memest check . --update > /dev/null && sed -i 's/l4/a100-sxm-80gb/' job.yaml && "
+                "memest check .; echo $?");
+  CHECK_THAT(moved.out, ContainsSubstring("hardware.gpu"));
+  CHECK(moved.out.ends_with("1\n"));
+}
+
+TEST_CASE("diff sets two recordings beside each other, and a run beside its spec in either order") {
+  const json diff = answer_of("diff " + kWorked + "tests/record/trained.memrec.gz");
+  CHECK(diff["figures"][0]["name"] == "allocated_peak_bytes");
+  const json a = answer_of("replay " + kWorked + "--memory 1TiB")["played"][0];
+  CHECK(diff["figures"][0]["a"] == a["allocated_peak_bytes"]);
+  const Ran same = run_shell("memest diff " + kWorked + kWorked);
+  CHECK_THAT(same.out, ContainsSubstring("both allocate"));
+  CHECK(run_shell("memest diff gpt2 " + kWorked).out ==
+        run_shell("memest diff " + kWorked + " gpt2").out);
+  const Ran full = run_shell("memest diff " + kWorked + "tests/record/ran_out.memrec.gz");
+  CHECK(full.code == 1);
+  CHECK_THAT(full.out, ContainsSubstring("ran_out.memrec.gz runs out of memory"));
+}
+
+TEST_CASE("what a recording does not tell is refused by name") {
+  CHECK_THAT(run_shell("memest timeline " + kWorked + "--pack x").err,
+             ContainsSubstring("--pack is for the timeline of a spec"));
+  CHECK(run_shell("memest roofline tests/record/trained.memrec.gz").code == 4);
+  CHECK_THAT(run_shell("memest roofline tests/record/trained.memrec.gz").err,
+             ContainsSubstring("the recording says no GPU"));
+  CHECK_THAT(run_shell("memest estimate gpt2 --at batch=2").err,
+             ContainsSubstring("unknown key 'at'"));
+  CHECK_THAT(run_shell("memest timeline gpt2 --against " + kFamily).err,
+             ContainsSubstring("this is a recording for many sizes, and no trace of one"));
+}
+
+}  // namespace
+}  // namespace memest
