@@ -45,7 +45,7 @@ TEST_CASE("points, blocks and phases of a run add up to its statistics") {
   }
   CHECK(next == course.events.size());
   // The second forward has nothing of its own, and its backward frees nothing before its marker.
-  CHECK(phases == "1.forward.1 1.backward.1 1.backward.2 1.optimizer.0 2.unfinished.0 ");
+  CHECK(phases == "1.forward.1 1.backward.1 1.backward.2 1.optimizer.0 2.rest.0 ");
 }
 
 TEST_CASE("a course ends where memory does") {

@@ -112,7 +112,7 @@ class Types(unittest.TestCase):
     def test_cover_what_the_schema_requires(self):
         schema = json.loads(self.SCHEMA.read_text())["$defs"]
         kinds = {
-            "estimate": memest.Estimate, "RankedPlans": memest.Plan, "timeline": memest.Timeline, "check": memest.Check,
+            "EstimatedJob": memest.Estimate, "RankedPlans": memest.Plan, "StepTimeline": memest.Timeline, "check": memest.Check,
             "Memory": results.Memory, "Time": results.Time, "Cost": results.Cost, "Candidate": results.Candidate,
             "Published": results.Published, "Node": results.Node, "ForwardTime": results.ForwardTime,
             "InferenceTime": results.InferenceTime,

@@ -44,6 +44,7 @@ RecordedPhase phase_named(std::string_view marker) {
   const std::string_view number = marker.substr(kStep.size(), dot - kStep.size());
   std::from_chars(number.data(), number.data() + number.size(), phase.step);
   phase.name = marker.substr(dot + 1);
+  if (phase.name == "unfinished") phase.name = "rest";  // of a program that ended there by itself
   return phase;
 }
 

@@ -14,7 +14,7 @@ namespace memest {
 
 /// A phase of the run: the course's events [begin, end), in the order of the run.
 struct RecordedPhase {
-  std::string name;             ///< "forward"; of what is before the first step "model"
+  std::string name;             ///< "forward"; "rest" behind the last, "model" without steps
   std::int64_t step = 0;        ///< 0: before the first
   std::int64_t micro_step = 0;  ///< from 1 on, by the step's forwards; 0 of no forward or backward
   std::uint32_t begin = 0;

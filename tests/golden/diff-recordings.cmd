@@ -1,0 +1,1 @@
+memest diff tests/record/worked.memrec.gz tests/record/trained.memrec.gz

@@ -1,0 +1,1 @@
+memest roofline tests/record/worked.memrec.gz --gpu a100-sxm-80gb

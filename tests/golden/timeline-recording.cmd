@@ -1,0 +1,1 @@
+memest timeline tests/record/worked.memrec.gz
