@@ -99,6 +99,10 @@ class Programs(unittest.TestCase):
         self.assertEqual((time["of"], time["flops"]), ("step2", counted))
         self.assertEqual(time["unknown"], [])
         self.assertEqual(sum(row["flops"] for row in time["operators"]), counted)
+        phases = {row["name"]: row for row in time["phases"]}
+        self.assertEqual(list(phases), ["forward", "backward", "optimizer"])
+        self.assertEqual(sum(row["flops"] for row in time["phases"]), counted)
+        self.assertEqual(phases["optimizer"]["flops"], 0)
         rows = {row["name"]: row for row in time["operators"]}
         # Weights, gradients and two moments in bf16 are read, all but the gradients written; the count of steps of nine tensors is read.
         parameters = (3 * 64 + 1) * 128 + (128 * 9 + 1) * 128 + 129 * 384 + 128 * 512 + 513 * 128

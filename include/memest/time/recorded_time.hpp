@@ -31,7 +31,7 @@ enum class WorkClass : std::uint8_t {
 /// "products", "attention", ...
 std::string_view name_of(WorkClass kind);
 
-/// The sum over calls of one kind, or of one operator.
+/// The sum over calls of one phase, of one kind, or of one operator.
 struct RecordedWorkTime {
   std::string name;
   std::int64_t calls = 0;
@@ -52,7 +52,8 @@ struct RecordedTime {
   std::int64_t launches = 0;
   Flops flops;
   double utilisation = 0;                   ///< of `flops` over the peak; 0 where that is not known
-  std::vector<RecordedWorkTime> kinds;      ///< longest first
+  std::vector<RecordedWorkTime> phases;     ///< in the step's order, micro-batches together
+  std::vector<RecordedWorkTime> kinds;      ///< the same work by kind, longest first
   std::vector<RecordedWorkTime> operators;  ///< the same work by operator
   std::vector<std::string> unknown;         ///< kernels of WorkClass::unknown, by name
   LawOrigin origin;                         ///< of the laws behind most of it

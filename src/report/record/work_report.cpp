@@ -84,6 +84,9 @@ std::vector<Part> time_parts(const RecordedStepTime& time, const std::string& gp
   if (known == nullptr) return {};
   std::vector<Part> parts;
   parts.emplace_back(Paragraph{sentence_of(*known, gpu), Tone::plain});
+  if (known->phases.size() > 1) {
+    parts.emplace_back(table_of(known->phases, "phase", known->phases.size()));
+  }
   parts.emplace_back(table_of(known->kinds, "work", known->kinds.size()));
   parts.emplace_back(table_of(known->operators, "operator", kOperatorsShown));
   if (!known->unknown.empty()) {
@@ -108,6 +111,7 @@ void put_time(const RecordedStepTime& time, Json& json) {
                   {"host_seconds", known->host.value()},
                   {"launches", known->launches},
                   {"utilisation", known->utilisation},
+                  {"phases", json_of(known->phases)},
                   {"kinds", json_of(known->kinds)},
                   {"operators", json_of(known->operators)},
                   {"unknown", known->unknown},

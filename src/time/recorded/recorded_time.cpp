@@ -162,12 +162,13 @@ class RecordedPrices {
   std::vector<CallPrice> prices_;
 };
 
-/// Sums by name, longest first.
+/// Sums by name, in the order in which the names come.
 class Sums {
  public:
   void add(std::string_view name, const RecordedCall& call, double seconds, bool is_first) {
-    RecordedWorkTime& sum = sums_[std::string(name)];
-    sum.name = name;
+    const auto [found, is_new] = places_.try_emplace(name, sums_.size());
+    if (is_new) sums_.push_back({.name = std::string(name)});
+    RecordedWorkTime& sum = sums_[found->second];
     ++sum.calls;
     sum.seconds += Seconds(seconds);
     if (!is_first) return;
@@ -175,16 +176,36 @@ class Sums {
     sum.bytes += call.bytes;
   }
 
+  [[nodiscard]] std::vector<RecordedWorkTime> in_order() const { return sums_; }
+  /// Longest first.
   [[nodiscard]] std::vector<RecordedWorkTime> sorted() const {
-    std::vector<RecordedWorkTime> times;
-    for (const auto& [name, sum] : sums_) times.push_back(sum);
+    std::vector<RecordedWorkTime> times = sums_;
     std::ranges::stable_sort(times, std::ranges::greater(), &RecordedWorkTime::seconds);
     return times;
   }
 
  private:
-  std::map<std::string, RecordedWorkTime> sums_;
+  std::vector<RecordedWorkTime> sums_;
+  std::map<std::string_view, std::size_t> places_;  // in `sums_`; the names outlive it
 };
+
+/// Of each item the phase that it is in: "backward" up to the mark "step2.backward". Behind the
+/// last phase that ends, and where no step has any, it is "rest".
+std::vector<std::string_view> phases_of(const RecordedWork& work) {
+  constexpr std::string_view kRest = "rest";
+  std::vector<std::string_view> phases(work.items.size());
+  std::string_view phase = kRest;
+  for (std::size_t i = work.items.size(); i-- > 0;) {
+    if (const auto* mark = std::get_if<WorkMark>(&work.items[i].what)) {
+      const std::string_view name = mark->name;
+      const std::size_t dot = name.find('.');
+      const bool ends = dot != std::string_view::npos && !name.ends_with(".unfinished");
+      phase = ends ? name.substr(dot + 1) : kRest;
+    }
+    phases[i] = phase;
+  }
+  return phases;
+}
 
 /// The name that an item's work is listed under: its operator's, else what it is.
 std::string_view listed_as(const RecordedWork& work, const WorkItem& item) {
@@ -198,6 +219,8 @@ std::string_view listed_as(const RecordedWork& work, const WorkItem& item) {
 
 void sum_up(const RecordedWork& work, const RecordedPrices& prices, RecordedTime& time) {
   const ItemSeconds seconds = prices.seconds(Outlook::expected);
+  const std::vector<std::string_view> phases = phases_of(work);
+  Sums of_phases;
   Sums kinds;
   Sums operators;
   std::set<std::string> unknown;
@@ -212,6 +235,7 @@ void sum_up(const RecordedWork& work, const RecordedPrices& prices, RecordedTime
     const bool shares = std::holds_alternative<RecordedKernel>(item.what) && item.op != 0;
     const bool is_first = !shares || !seen[item.op];
     if (shares) seen[item.op] = true;
+    of_phases.add(phases[i], call, seconds.device[i], is_first);
     kinds.add(name_of(call.kind), call, seconds.device[i], is_first);
     operators.add(listed_as(work, item), call, seconds.device[i], is_first);
     ++time.launches;
@@ -223,6 +247,7 @@ void sum_up(const RecordedWork& work, const RecordedPrices& prices, RecordedTime
     origins[{origin.provenance, origin.sibling}] += seconds.device[i];
   }
   for (const auto& [stream, busy] : streams) time.device = std::max(time.device, Seconds(busy));
+  time.phases = of_phases.in_order();
   time.kinds = kinds.sorted();
   time.operators = operators.sorted();
   time.unknown.assign(unknown.begin(), unknown.end());
