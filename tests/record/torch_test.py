@@ -110,6 +110,26 @@ class Programs(unittest.TestCase):
         self.assertLess(time["step_seconds_low"], time["step_seconds"])
         self.assertLess(time["step_seconds"], time["step_seconds_high"])
 
+    def test_a_module_has_what_it_keeps_and_the_time_of_its_kernels(self):
+        """A Linear keeps its input: of the three modules of train.py each one's output is what the next keeps."""
+        answer, _ = record([], "train.py")
+        process = answer["processes"][0]
+        kept = process["kept_for_backward"]
+        self.assertEqual(kept["phase"], "step2.forward")
+        rows = {row["module"]: row["bytes"] for row in kept["modules"]}
+        activations = 4 * 512 * 1024
+        # Outside: the batch, and scalars of the loss, a block each.
+        self.assertEqual(rows, {"0": activations, "1": activations, "2": 4 * 512 * 256, "": 4 * 512 * 256 + 2 * 512})
+        self.assertEqual(kept["bytes"], sum(rows.values()))
+        # The gradients of step 1, its batch and its loss go meanwhile.
+        marks = {mark["name"]: mark["allocated_bytes"] for mark in process["phases"]}
+        gone = 4 * 525568 + 4 * 512 * 256 + 512
+        self.assertEqual(marks["step2.forward"] - marks["step1.optimizer"], kept["bytes"] - gone)
+        modules = {row["module"]: row for row in process["time"]["modules"]}
+        product = 2 * 512 * 256 * 1024
+        self.assertEqual({name: (row["forward"]["flops"], row["backward"]["flops"]) for name, row in modules.items()},
+                         {"0": (product, product), "1": (0, 0), "2": (product, 2 * product)})
+
     def test_messages_between_ranks_are_told(self):
         answer, _ = record(["--world", "8"], "scripts/fsdp.py", "2")
         rows = {row["name"]: row for row in answer["processes"][0]["time"]["operators"]}

@@ -307,6 +307,25 @@ TEST_CASE("a step's phases are what lies before their ends, micro-batches togeth
   CHECK(whole.phases[0].name == "rest");
 }
 
+TEST_CASE("a module has its forward's kernels and those of the nodes that it made") {
+  RecordedWork work = of_products(1024, 6);
+  work.modules = {{}, {"Model", "Model"}, {"Linear", "fc"}};
+  constexpr std::array<std::size_t, 6> kModules = {1, 2, 2, 2, 2, 0};
+  for (std::size_t i = 0; i < kModules.size(); ++i) work.items[i].module = kModules[i];
+  work.items.insert(work.items.begin() + 5, {.what = WorkMark{"step2.backward"}});
+  work.items.insert(work.items.begin() + 2, {.what = WorkMark{"step2.forward"}});
+  const auto time = std::get<RecordedTime>(time_of(work, h100(), {}));
+  REQUIRE(time.module_times.size() == 2);
+  const RecordedModuleTime& linear = time.module_times[0];
+  CHECK(time.modules[linear.module].name == "fc");
+  CHECK(linear.forward.calls == 1);
+  CHECK(linear.backward.calls == 3);
+  CHECK(linear.backward.flops == 3 * Flops(std::int64_t{2} * 1024 * 1024 * 1024));
+  CHECK(linear.backward.seconds.value() == Approx(time.device.value() / 2));
+  CHECK(time.module_times[1].forward.calls == 1);
+  CHECK(time.module_times[1].backward.calls == 0);
+}
+
 TEST_CASE("a product in a type that the GPU has no rate of has no time") {
   RecordedWork work = of_products(1024, 1);
   std::get<RecordedProduct>(work.items[0].what).operand = DType::fp8;

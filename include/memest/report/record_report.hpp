@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "memest/memory/recorded/kept_for_backward.hpp"
 #include "memest/memory/recorded_peaks.hpp"
 #include "memest/memory/recorded_use.hpp"
 #include "memest/report/report.hpp"
@@ -34,6 +35,7 @@ struct ProcessRun {
   RecordedMoment peak;
   std::optional<RecordedFailure> failure;
   std::vector<PlaceGrowth> growing;
+  KeptForBackward kept;
   RecordedStepTime time;
   std::string file;                  ///< its recording; empty where none was asked for
   std::optional<UsedDevice> device;  ///< absent where it used one alone

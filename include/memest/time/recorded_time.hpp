@@ -2,6 +2,7 @@
 // streams that the program gave it to, behind what they wait for.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,6 +41,16 @@ struct RecordedWorkTime {
   Seconds seconds;
 };
 
+/// The kernels that a module's forward asks for itself, not through its parts, and those of the
+/// nodes that it makes for the backward; what the backward computes anew has no module.
+struct RecordedModuleTime {
+  std::size_t module = 0;    ///< index into RecordedWork::modules
+  RecordedWorkTime forward;  ///< and of what is neither
+  RecordedWorkTime backward;
+
+  [[nodiscard]] Seconds seconds() const { return forward.seconds + backward.seconds; }
+};
+
 /// The time of one process's step.
 struct RecordedTime {
   std::string of;        ///< "step2", or "program" where it has no optimizer
@@ -55,8 +66,10 @@ struct RecordedTime {
   std::vector<RecordedWorkTime> phases;     ///< in the step's order, micro-batches together
   std::vector<RecordedWorkTime> kinds;      ///< the same work by kind, longest first
   std::vector<RecordedWorkTime> operators;  ///< the same work by operator
-  std::vector<std::string> unknown;         ///< kernels of WorkClass::unknown, by name
-  LawOrigin origin;                         ///< of the laws behind most of it
+  std::vector<RecordedModule> modules;      ///< as RecordedWork has them
+  std::vector<RecordedModuleTime> module_times;  ///< of those with work, longest first
+  std::vector<std::string> unknown;              ///< kernels of WorkClass::unknown, by name
+  LawOrigin origin;                              ///< of the laws behind most of it
 };
 
 /// The time of a step that others like it stand around. `hardware` has the GPU type and how many

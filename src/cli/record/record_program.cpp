@@ -45,6 +45,7 @@ ProcessRun process_of(Recording recording, const Hardware& hardware) {
   process.peak = peak_moment(recording.trace);
   process.failure = failure_of(recording.trace);
   process.growing = growing_places(recording.trace);
+  process.kept = kept_for_backward(recording.trace);
   process.recording = std::move(recording);
   return process;
 }

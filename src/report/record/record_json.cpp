@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "report/pages/json.hpp"
+#include "report/record/module_tables.hpp"
 #include "report/record/work_report.hpp"
 
 namespace memest {
@@ -67,6 +68,7 @@ Json json_of(const ProgramRun& program, const ProcessRun& process) {
     json["growing_places"].push_back(
         {{"place", growth.place}, {"bytes_a_step", growth.a_step.value()}});
   }
+  put_kept(process.kept, recording.trace, json);
   put_time(process.time, json);
   json["stopped"] = recording.stopped;
   if (process.failure) json["out_of_memory"] = json_of(*process.failure);

@@ -9,6 +9,7 @@
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "report/pages/nouns.hpp"
+#include "report/record/module_tables.hpp"
 #include "report/record/phase_text.hpp"
 #include "report/record/phases_table.hpp"
 #include "report/record/reads_text.hpp"
@@ -109,6 +110,9 @@ void add_process(const ProgramRun& program, const ProcessRun& process, Page& pag
           phases_table(process.recording.trace, process.peak.phase, !came_to_its_end(program));
       !phases.rows.empty()) {
     page.parts.emplace_back(std::move(phases));
+  }
+  for (Part& part : kept_parts(process.kept, process.recording.trace)) {
+    page.parts.push_back(std::move(part));
   }
   for (Part& part : growth_of(process)) page.parts.push_back(std::move(part));
   for (Part& part : time_parts(process.time, program.gpu)) page.parts.push_back(std::move(part));

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "report/pages/nouns.hpp"
+#include "report/record/module_tables.hpp"
 
 namespace memest {
 namespace {
@@ -89,6 +91,7 @@ std::vector<Part> time_parts(const RecordedStepTime& time, const std::string& gp
   }
   parts.emplace_back(table_of(known->kinds, "work", known->kinds.size()));
   parts.emplace_back(table_of(known->operators, "operator", kOperatorsShown));
+  for (Part& part : module_time_parts(*known)) parts.push_back(std::move(part));
   if (!known->unknown.empty()) {
     parts.emplace_back(Paragraph{unknown_text(*known), Tone::uncertain});
   }
@@ -114,6 +117,7 @@ void put_time(const RecordedStepTime& time, Json& json) {
                   {"phases", json_of(known->phases)},
                   {"kinds", json_of(known->kinds)},
                   {"operators", json_of(known->operators)},
+                  {"modules", module_times_json(*known)},
                   {"unknown", known->unknown},
                   {"provenance", text_of(known->origin)}};
   put(json["time"], "flops", known->flops);
