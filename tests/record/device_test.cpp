@@ -91,6 +91,7 @@ const std::string journal = [] {
       (std::filesystem::temp_directory_path() / "memest_record_test_journal").string();
   std::filesystem::remove(path);
   setenv("MEMEST_RECORD_JOURNAL", path.c_str(), 1);
+  setenv("MEMEST_RECORD_MASKS_KEEP_ALL", "1", 1);
   setenv("MEMEST_RECORD_NAME", "NVIDIA Test", 1);
   setenv("MEMEST_RECORD_MEMORY", std::to_string(kMemory).c_str(), 1);
   setenv("MEMEST_RECORD_CONTEXT", std::to_string(kContext).c_str(), 1);
@@ -335,6 +336,44 @@ TEST_CASE("a kernel is told with its name, its operator and its stream, while so
   CHECK(watched.lines() == std::vector<std::string>{"w n 0 _Z3addPf", "w k 0 0 41 0 4 2 1 128",
                                                     "w k 0 1 41 0 4 2 1 128",
                                                     "w k 0 0 0 0 4 2 1 128", "w = step1.forward"});
+}
+
+TEST_CASE("a count of what a mask keeps is of all, in one kernel and in blocks") {
+  static const char whole = 0;
+  static const char in_blocks = 0;
+  static const char of_blocks = 0;
+  static const char other = 0;
+  const auto registered = [](const char* stub, const char* name) {
+    __cudaRegisterFunction(nullptr, stub, nullptr, name, 0, nullptr, nullptr, nullptr, nullptr,
+                           nullptr);
+  };
+  registered(&whole, "_ZN3cub28DeviceReduceSingleTileKernelIN2at6native9NonZeroOpIbEEPiyEE");
+  registered(&in_blocks, "_ZN3cub18DeviceReduceKernelIN2at6native9NonZeroOpIbEEyEE");
+  registered(&of_blocks, "_ZN3cub28DeviceReduceSingleTileKernelIPiS1_iEE");
+  registered(&other, "_Z3addPf");
+  void* const count = allocated(512);
+  void* const partial = allocated(512);
+  const auto launched = [](const char* stub, void* output, std::uint64_t elements) {
+    void* input = nullptr;
+    void* arguments[] = {&input, &output, &elements};
+    REQUIRE(cudaLaunchKernel(stub, {1, 1, 1}, {32, 1, 1}, arguments, 0, nullptr) == 0);
+  };
+  const auto counted = [&] {
+    std::int32_t value = -1;
+    REQUIRE(cudaMemcpy(&value, count, sizeof value, kDeviceToHost) == 0);
+    return value;
+  };
+  launched(&whole, count, 1000);
+  CHECK(counted() == 1000);
+  launched(&in_blocks, partial, 5'000'000);
+  launched(&of_blocks, count, 264);
+  CHECK(counted() == 5'000'000);
+  launched(&of_blocks, count, 264);  // of another sum
+  CHECK(counted() == 0);
+  launched(&in_blocks, partial, 5'000'000);
+  launched(&other, partial, 1);
+  launched(&of_blocks, count, 264);
+  CHECK(counted() == 0);
 }
 
 TEST_CASE("a launch belongs to the module that runs, and in the backward to its node's") {

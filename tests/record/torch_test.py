@@ -130,6 +130,15 @@ class Programs(unittest.TestCase):
         self.assertEqual({name: (row["forward"]["flops"], row["backward"]["flops"]) for name, row in modules.items()},
                          {"0": (product, product), "1": (0, 0), "2": (product, 2 * product)})
 
+    def test_a_mask_keeps_nothing_or_all(self):
+        answer, printed = record([], "scripts/masks.py")
+        self.assertIn("kept 64 0 0\nkept 300000 0 0\non the host 0\n", printed)
+        self.assertFalse(answer["masks_keep_all"])
+        answer, printed = record(["--masks-keep-all"], "scripts/masks.py")
+        self.assertIn("kept 64 64 64\nkept 300000 300000 300000\non the host 64\n", printed)
+        self.assertTrue(answer["masks_keep_all"])
+        self.assertTrue(all(read["place"].startswith("scripts/masks.py") for read in answer["processes"][0]["reads"]))
+
     def test_messages_between_ranks_are_told(self):
         answer, _ = record(["--world", "8"], "scripts/fsdp.py", "2")
         rows = {row["name"]: row for row in answer["processes"][0]["time"]["operators"]}

@@ -43,10 +43,11 @@ struct ProcessRun {
 
 struct ProgramRun {
   std::string command;
-  std::string gpu;    ///< "H100 SXM5 80GB"
-  Bytes capacity;     ///< of the device
-  Bytes context;      ///< of it, what the CUDA context and modules hold
-  int exit_code = 0;  ///< the program's; 128 and the signal's number where one ended it
+  std::string gpu;              ///< "H100 SXM5 80GB"
+  Bytes capacity;               ///< of the device
+  Bytes context;                ///< of it, what the CUDA context and modules hold
+  bool masks_keep_all = false;  ///< --masks-keep-all
+  int exit_code = 0;            ///< the program's; 128 and the signal's number where one ended it
   std::vector<ProcessRun> processes;
   std::vector<std::string> unanswered;  ///< functions that the null device does not know
   std::vector<std::string> taken_as_0;  ///< "cuDNN's workspaces": sizes that it does not know

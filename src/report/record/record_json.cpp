@@ -97,6 +97,7 @@ std::string recording_json(const ProgramRun& program, const Question& question) 
     }
     json["unanswered"] = program.unanswered;
     json["taken_as_0"] = program.taken_as_0;
+    json["masks_keep_all"] = program.masks_keep_all;
     json["provenance"] = {{"method", "record"}, {"versions", {{"memest", question.version}}}};
     return json;
   });

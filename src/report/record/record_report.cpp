@@ -134,6 +134,11 @@ std::vector<Part> endings_of(const ProgramRun& program) {
                                              program.exit_code),
                                  Tone::bad});
   }
+  if (program.masks_keep_all) {
+    parts.emplace_back(Paragraph{
+        "By --masks-keep-all every mask that was counted or read kept all of its elements.",
+        Tone::uncertain});
+  }
   for (const std::string& size : program.taken_as_0) {
     parts.emplace_back(Paragraph{size + " are not known, and taken as 0: a GPU may reserve more.",
                                  Tone::uncertain});
