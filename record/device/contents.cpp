@@ -27,9 +27,9 @@ void Contents::copy(void* to, const void* from, std::size_t size) {
     if (size > kLargest) return forget(to, size);
     std::vector<char> bytes(size);
     read(bytes.data(), from, size);
-    write(to, bytes.data(), size);
+    write(to, bytes.data(), size, false);
   } else if (into_device) {
-    write(to, from, size);
+    write(to, from, size, false);
   } else if (from_device) {
     if (!read(to, from, size)) note_read(to, size);
   } else {
@@ -37,12 +37,12 @@ void Contents::copy(void* to, const void* from, std::size_t size) {
   }
 }
 
-void Contents::write(const void* device, const void* host, std::size_t size) {
+void Contents::write(const void* device, const void* host, std::size_t size, bool is_assumed) {
   const Lock lock(mutex_);
   erase(device, size);
   if (size > kLargest) return;
   const char* bytes = static_cast<const char*>(host);
-  pieces_[reinterpret_cast<Address>(device)].assign(bytes, bytes + size);
+  pieces_[reinterpret_cast<Address>(device)] = {{bytes, bytes + size}, is_assumed};
   known_ = true;
 }
 
@@ -55,11 +55,11 @@ bool Contents::read(void* host, const void* device, std::size_t size) {
   std::size_t known = 0;
   for (auto piece = first_reaching(begin); piece != pieces_.end() && piece->first < end; ++piece) {
     const Address from = std::max(begin, piece->first);
-    const Address to = std::min(end, piece->first + piece->second.size());
+    const Address to = std::min(end, piece->first + piece->second.bytes.size());
     if (from >= to) continue;
     std::memcpy(static_cast<char*>(host) + (from - begin),
-                piece->second.data() + (from - piece->first), to - from);
-    known += to - from;
+                piece->second.bytes.data() + (from - piece->first), to - from);
+    if (!piece->second.is_assumed) known += to - from;
   }
   return known == size;
 }
@@ -83,13 +83,17 @@ void Contents::kernel_wrote(const void* device, std::size_t size, bool bool_resu
   forget(device, size);
 }
 
+void Contents::assume(const void* device, const void* bytes, std::size_t size) {
+  write(device, bytes, size, true);
+}
+
 /// Whole pieces: what overlaps is forgotten.
 void Contents::erase(const void* device, std::size_t size) {
   const auto begin = reinterpret_cast<Address>(device);
   const Address end = begin + size;
   auto piece = first_reaching(begin);
   while (piece != pieces_.end() && piece->first < end) {
-    const bool overlaps = piece->first + piece->second.size() > begin;
+    const bool overlaps = piece->first + piece->second.bytes.size() > begin;
     piece = overlaps ? pieces_.erase(piece) : std::next(piece);
   }
 }

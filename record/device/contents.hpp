@@ -24,12 +24,18 @@ class Contents {
   void kernel_ran(bool bool_result);
   /// The same of a kernel that writes only there.
   void kernel_wrote(const void* device, std::size_t size, bool bool_result);
+  /// A kernel that has run left this there, by an assumption: whoever reads it is noted.
+  void assume(const void* device, const void* bytes, std::size_t size);
 
  private:
-  using Pieces = std::map<Address, std::vector<char>>;
+  struct Piece {
+    std::vector<char> bytes;
+    bool is_assumed = false;
+  };
+  using Pieces = std::map<Address, Piece>;
 
-  void write(const void* device, const void* host, std::size_t size);
-  /// Whether all of it is known.
+  void write(const void* device, const void* host, std::size_t size, bool is_assumed);
+  /// Whether all of it is known, and nothing of it assumed.
   bool read(void* host, const void* device, std::size_t size);
   void erase(const void* device, std::size_t size);
   [[nodiscard]] Pieces::iterator first_reaching(Address address);

@@ -7,8 +7,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "device/contents.hpp"
+#include "device/settings.hpp"
 #include "device/streams.hpp"
 #include "device/work.hpp"
 
@@ -19,11 +22,17 @@ namespace {
 /// is answered as in a healthy program.
 enum class Logic { none, all, any, equal };
 
+/// nonzero() counts before it selects (Nonzero.cu): CUB's sum over NonZeroOp is one kernel, or one
+/// whose blocks' sums a second adds up.
+enum class Count { none, whole, in_blocks, of_blocks };
+
 /// What is known of a kernel by its name.
 struct KnownKernel {
   const char* name = "";
   Logic logic = Logic::none;
   bool elementwise = false;
+  bool mask = false;  ///< its output is of bools, as of x <= y and x.bool()
+  Count count = Count::none;
 };
 
 using KnownKernels = std::unordered_map<const void*, KnownKernel>;
@@ -59,6 +68,44 @@ Logic logic_of(std::string_view name) {
   if (!is_of(name, "13reduce_kernel")) return Logic::none;
   if (has("15and_kernel_cuda")) return Logic::all;
   return has("14or_kernel_cuda") ? Logic::any : Logic::none;
+}
+
+/// CompareFunctor (CompareKernels.cu) is <, <=, > and >=; a copy is by its output's type (Copy.cu).
+bool is_mask(std::string_view name) {
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (!is_elementwise(name)) return false;
+  return has("14CompareFunctorI") || (has("23direct_copy_kernel_cuda") && has("EUlbE_"));
+}
+
+Count count_of(std::string_view name) {
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  const bool is_last = has("DeviceReduceSingleTileKernel");
+  if (!is_last && !has("18DeviceReduceKernel")) return Count::none;
+  if (!has("9NonZeroOpI")) return is_last ? Count::of_blocks : Count::none;
+  return is_last ? Count::whole : Count::in_blocks;
+}
+
+/// The elements whose sum in blocks this thread has begun.
+thread_local std::int32_t counted_in_blocks = 0;
+
+/// Leaves the count of all elements where a count ends. CUB's sums have the input, the output and
+/// the number of elements as arguments; that of one kernel is below 2^31.
+bool keeps_all(Count count, void** arguments) {
+  const std::int32_t begun = std::exchange(counted_in_blocks, 0);
+  if (count == Count::none || !settings().masks_keep_all) return false;
+  std::int32_t elements = 0;
+  std::memcpy(&elements, arguments[2], sizeof elements);
+  if (count == Count::in_blocks) {
+    counted_in_blocks = elements;
+    return false;
+  }
+  if (count == Count::of_blocks) elements = begun;
+  if (elements == 0) return false;
+  void* output = nullptr;
+  std::memcpy(&output, arguments[1], sizeof output);
+  contents().kernel_ran(false);
+  contents().assume(output, &elements, sizeof elements);
+  return true;
 }
 
 /// CompareEqFunctor as a kernel's argument: which of == and != it is, behind it the scalar operand
@@ -120,7 +167,8 @@ const char* module_kernel_name(const void* kernel) {
 }  // namespace
 
 void register_kernel(const void* stub, const char* mangled_name) {
-  known_kernels()[stub] = {mangled_name, logic_of(mangled_name), is_elementwise(mangled_name)};
+  known_kernels()[stub] = {mangled_name, logic_of(mangled_name), is_elementwise(mangled_name),
+                           is_mask(mangled_name), count_of(mangled_name)};
 }
 
 void name_kernel(Handle kernel, const char* name) {
@@ -137,15 +185,21 @@ void launch(const Launch& call, void** arguments) {
     work().kernel(name, call.grid, call.block, call.stream);
   }
   if (!is_known) return contents().kernel_ran(false);
-  const auto [name, logic, elementwise] = found->second;
-  const bool result = result_of(logic, arguments);
-  if (!elementwise) return contents().kernel_ran(result);
+  const KnownKernel& kernel = found->second;
+  if (keeps_all(kernel.count, arguments)) return;
+  const bool result = result_of(kernel.logic, arguments);
+  if (!kernel.elementwise) return contents().kernel_ran(result);
   constexpr std::size_t kLargestElement = 16;
   int count = 0;
   void* output = nullptr;
   std::memcpy(&count, arguments[0], sizeof count);
   std::memcpy(&output, arguments[2], sizeof output);
   contents().kernel_wrote(output, static_cast<std::size_t>(count) * kLargestElement, result);
+  // A single bool is a condition, no mask.
+  if (kernel.mask && count > 1 && settings().masks_keep_all) {
+    const std::vector<char> kept(static_cast<std::size_t>(count), 1);
+    contents().assume(output, kept.data(), kept.size());
+  }
 }
 
 void library_ran(const char* function, Handle library) {

@@ -65,6 +65,7 @@ Settings read_settings() {
   read("MEMEST_RECORD_CONTEXT", settings.context);
   read("MEMEST_RECORD_L2", settings.l2);
   read("MEMEST_RECORD_STRICT", settings.strict);
+  read("MEMEST_RECORD_MASKS_KEEP_ALL", settings.masks_keep_all);
   return settings;
 }
 

@@ -30,8 +30,9 @@ struct Settings {
   std::size_t memory = 0;   ///< of one device, as cudaDeviceProp::totalGlobalMem
   std::size_t context = 0;  ///< of it, what the CUDA context and modules hold
   std::size_t l2 = 0;
-  bool strict = false;  ///< a value read back from the device ends the program
-  std::string journal;  ///< the file for what is not answered
+  bool strict = false;          ///< a value read back from the device ends the program
+  bool masks_keep_all = false;  ///< a count of what is not zero is of all
+  std::string journal;          ///< the file for what is not answered
 };
 
 /// Read once.

@@ -1,14 +1,14 @@
 #include "device/work.hpp"
 
 #include <cstdio>
-#include <vector>
+#include <utility>
+
+#include "device/running.hpp"
 
 namespace memest::record {
 namespace {
 
 using Lock = std::lock_guard<std::mutex>;
-
-thread_local std::vector<std::uint64_t> operators;
 
 /// Threads by the order in which they ask for work: autograd's comes behind the program's own.
 unsigned thread_number() {
@@ -32,6 +32,8 @@ void WorkLog::watch(bool on) {
   text_.clear();
   size_ = 0;
   names_.clear();
+  modules_.clear();
+  forget_nodes();
   watches_.store(on, std::memory_order_relaxed);
 }
 
@@ -54,6 +56,14 @@ unsigned WorkLog::stream_number(Handle stream) {
 
 unsigned WorkLog::event_number(Handle event) { return numbered(events_, event); }
 
+void WorkLog::tell_module() {
+  const std::uint32_t module = current_module();
+  std::uint32_t& told = modules_[thread_number()];
+  if (told == module) return;
+  told = module;
+  line("w > %u %u\n", thread_number(), module);
+}
+
 void WorkLog::stop_if_full() {
   constexpr std::size_t kFull = std::size_t{16} << 20U;  // 300,000 launches
   if (size_.load(std::memory_order_relaxed) < kFull || !watches_.exchange(false)) return;
@@ -66,6 +76,7 @@ void WorkLog::kernel(const char* name, Dim3 grid, Dim3 block, Handle stream) {
   const Lock lock(mutex_);
   const auto [found, is_new] = names_.try_emplace(name, static_cast<unsigned>(names_.size()));
   if (is_new) text_ += "w n " + std::to_string(found->second) + ' ' + name + '\n';
+  tell_module();
   line("w k %u %u %llu %u %u %u %u %u\n", thread_number(), stream_number(stream),
        text_of(current_operator()), found->second, grid.x, grid.y, grid.z,
        block.x * block.y * block.z);
@@ -77,6 +88,7 @@ void WorkLog::library(const char* function, Handle stream) {
 
 void WorkLog::product(const Product& product, Handle stream) {
   const Lock lock(mutex_);
+  tell_module();
   line("w g %u %u %llu %d %d %c%c%s%s %lld %lld %lld %lld\n", thread_number(),
        stream_number(stream), text_of(current_operator()), product.operand, product.result,
        product.transposes_a ? 't' : 'n', product.transposes_b ? 't' : 'n',
@@ -86,12 +98,14 @@ void WorkLog::product(const Product& product, Handle stream) {
 
 void WorkLog::message(const char* operation, std::size_t bytes, int ranks, Handle stream) {
   const Lock lock(mutex_);
+  tell_module();
   line("w c %u %u %llu %s %zu %d\n", thread_number(), stream_number(stream),
        text_of(current_operator()), operation, bytes, ranks);
 }
 
 void WorkLog::copy(const char* path, std::size_t bytes, Handle stream) {
   const Lock lock(mutex_);
+  tell_module();
   line("w m %u %u %llu %s %zu\n", thread_number(), stream_number(stream),
        text_of(current_operator()), path, bytes);
 }
@@ -129,6 +143,10 @@ void WorkLog::mark(const char* name) {
 
 bool WorkLog::write(const char* path) {
   const Lock lock(mutex_);
+  // A reader may have what was written before and what will be: each begins with no module.
+  for (auto& [thread, module] : modules_) {
+    if (std::exchange(module, 0) != 0) line("w > %u 0\n", thread);
+  }
   std::FILE* const file = std::fopen(path, "w");
   if (file == nullptr) return false;
   const std::size_t written = std::fwrite(text_.data(), 1, text_.size(), file);
@@ -138,12 +156,6 @@ bool WorkLog::write(const char* path) {
 WorkLog& work() {
   static auto* const log = new WorkLog;
   return *log;
-}
-
-std::uint64_t current_operator() { return operators.empty() ? 0 : operators.back(); }
-void enter_operator(std::uint64_t handle) { operators.push_back(handle); }
-void leave_operator() {
-  if (!operators.empty()) operators.pop_back();
 }
 
 }  // namespace memest::record

@@ -66,6 +66,8 @@ class WorkLog {
   void line(const char* format, Values... values);
   unsigned stream_number(Handle stream);
   unsigned event_number(Handle event);
+  /// Says which module the thread now works for, where that has changed.
+  void tell_module();
 
   void stop_if_full();
 
@@ -77,15 +79,10 @@ class WorkLog {
   std::unordered_map<Handle, unsigned> streams_;
   std::unordered_map<Handle, unsigned> events_;
   std::unordered_map<const void*, unsigned> names_;
+  std::unordered_map<unsigned, std::uint32_t> modules_;  ///< by thread, as told last
 };
 
 /// Never destroyed, as memory().
 WorkLog& work();
-
-/// The operator of PyTorch that this thread runs, by its RecordFunction handle; 0 where none is
-/// told.
-std::uint64_t current_operator();
-void enter_operator(std::uint64_t handle);
-void leave_operator();
 
 }  // namespace memest::record

@@ -3,6 +3,7 @@
 #include "abi/calls.hpp"
 #include "device/journal.hpp"
 #include "device/memory.hpp"
+#include "device/running.hpp"
 #include "device/work.hpp"
 
 using namespace memest::record;
@@ -17,3 +18,6 @@ MEMEST_CALL int memest_record_write_work(const char* path) { return work().write
 MEMEST_CALL void memest_record_listen_to_full_work(FullListener listener) {
   work().listen_to_full(listener);
 }
+MEMEST_CALL void memest_record_enter_module(std::uint32_t module) { enter_module(module); }
+MEMEST_CALL void memest_record_leave_module() { leave_module(); }
+MEMEST_CALL std::uint64_t memest_record_entered_ranges() { return entered_ranges(); }

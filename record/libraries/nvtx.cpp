@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "abi/calls.hpp"
-#include "device/work.hpp"
+#include "device/running.hpp"
 
 namespace memest::record {
 namespace {
@@ -24,18 +25,29 @@ enum Module : int { core = 1 };
 /// NvtxCallbackIdCore.
 enum CoreFunction : unsigned { range_push = 9, range_pop = 11 };
 
+template <std::size_t kSize>
+std::optional<std::uint64_t> number_behind(const char* message, const char (&key)[kSize]) {
+  const char* const found = std::strstr(message, key);
+  if (found == nullptr) return std::nullopt;
+  return std::strtoull(found + kSize - 1, nullptr, 10);
+}
+
 /// "aten::mm, seq = 13, op_id = 8" (torch/csrc/profiler/util.cpp, getNvtxStr).
 int push(const char* message) {
-  constexpr char kOperator[] = "op_id = ";
-  const char* const found = std::strstr(message, kOperator);
-  // A range of the program's own is no operator: what it runs belongs to the one around it.
-  enter_operator(found == nullptr ? current_operator()
-                                  : std::strtoull(found + sizeof kOperator - 1, nullptr, 10));
+  constexpr char kEvaluates[] = "autograd::engine::evaluate_function";
+  Range range;
+  // A range of the program's own is no operator.
+  if (const auto handle = number_behind(message, ", op_id = ")) {
+    range.handle = *handle;
+    range.sequence = number_behind(message, ", seq = ");
+    range.evaluates = std::strncmp(message, kEvaluates, sizeof kEvaluates - 1) == 0;
+  }
+  enter_range(range);
   return 0;
 }
 
 int pop() {
-  leave_operator();
+  leave_range();
   return 0;
 }
 

@@ -60,6 +60,7 @@ struct Arguments {
   std::int64_t world = 1;                 ///< --world N
   std::int64_t steps = 0;                 ///< --steps K; 0: until the program's end
   bool strict = false;                    ///< --strict
+  bool masks_keep_all = false;            ///< --masks-keep-all
   std::vector<std::string> varied;        ///< --vary NAME=N,N,N; empty: one run
   std::vector<std::string> at;            ///< --at NAME=N, of a recording for many sizes
   std::string largest_size;               ///< --largest NAME of such a recording; empty: none

@@ -135,6 +135,10 @@ constexpr auto kFlags = std::to_array<FlagRow>({
     {"--rank", "R", "which of them; 0 without it", kRunFlags},
     {"--steps", "K", "ends the program behind so many optimizer steps", kRunFlags},
     {"--strict", "", "ends the program where it reads a value back from the device", kRunFlags},
+    {"--masks-keep-all", "",
+     "takes each element of a mask as kept that shapes what follows (x[mask], nonzero); none "
+     "without it",
+     kRunFlags},
     {"--output", "FILE",
      "or -o: writes the recording to FILE, RUN.memrec; of several processes "
      "RUN.1.memrec, ... beside it",

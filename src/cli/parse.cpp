@@ -79,6 +79,7 @@ void bind_run(CLI::App& app, const Command& command, RawArguments& raw) {
   app.add_option("--rank", raw.rank);
   app.add_option("--steps", raw.steps);
   app.add_flag("--strict", raw.arguments.strict);
+  app.add_flag("--masks-keep-all", raw.arguments.masks_keep_all);
   app.add_flag("--force", raw.arguments.force);
 }
 

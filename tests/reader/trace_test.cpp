@@ -148,7 +148,8 @@ TEST_CASE("a line of work that says too little, or names what no line has told, 
   CHECK(mistake_of("w k 0 0 0 7 1 1 1 128") == "no line has said what kernel 7 is");
   CHECK(mistake_of("w c 0 0 3 all_gather 4096 8") == "no line has said what operator 3 is");
   CHECK(mistake_of("w c 0 0 0 all_get 4096 8") == "unknown message 'all_get'");
-  CHECK(mistake_of("w o 2 aten::add > bf16[4]") == "numbers count up, and the next is 1");
+  CHECK(mistake_of("w o 2 aten::add > bf16[4]") ==
+        "the numbers of operators count up, and the next is 1");
   CHECK(mistake_of("w o 1 aten::add bf16[4,x] > bf16[4]") ==
         "expected a tensor as bf16[4,64], a number or -, not 'bf16[4,x]'");
   CHECK(mistake_of("w m 0 0 0 d2d -4") == "expected a whole number, not '-4'");
@@ -194,6 +195,55 @@ o 1024 0
   CHECK(trace.place_of(1).empty());
   CHECK(trace.place_of(2) == "train.py:3 <module>");
   CHECK(trace.failed_at == "train.py:3 <module>");
+}
+
+TEST_CASE("a recording says in whose forward each allocation and each kernel is") {
+  const Checked<Recording> read =
+      read_recording(std::make_shared<const SourceText>(SourceText{"run.memrec",
+                                                                   R"(# allocator trace 1
+# total: 1000000000
+a 0 512 0
+n 1 LlamaForCausalLM LlamaForCausalLM
+n 2 LlamaMLP model.layers.0.mlp
+> 1
+> 2
+a 1 512 0
+> 0
+a 2 512 0
+> 1
+a 3 512 0
+# work: step2
+w n 0 add_kernel
+w > 0 2
+w k 0 0 0 0 1 1 1 32
+w > 3 1
+w k 3 0 0 0 1 1 1 32
+w k 0 0 0 0 1 1 1 32
+w > 0 0
+w m 0 0 0 d2d 4
+)"}));
+  REQUIRE(read.ok());
+  const AllocatorTrace& trace = read.value().trace;
+  REQUIRE(trace.modules.size() == 3);
+  CHECK(trace.modules[2].kind == "LlamaMLP");
+  CHECK(trace.modules[2].name == "model.layers.0.mlp");
+  std::vector<std::size_t> made_in;
+  for (std::int64_t i = 0; i < trace.allocations; ++i) made_in.push_back(trace.module_of(i));
+  CHECK(made_in == std::vector<std::size_t>{0, 2, 0, 1});
+  const RecordedWork& work = read.value().work.value();
+  CHECK(work.modules[1].name == "LlamaForCausalLM");
+  std::vector<std::size_t> asked_in;
+  for (const WorkItem& item : work.items) asked_in.push_back(item.module);
+  CHECK(asked_in == std::vector<std::size_t>{2, 1, 2, 0});
+}
+
+TEST_CASE("modules are refused where they are written wrong") {
+  CHECK(first_error("n 2 Linear fc\n") == "the numbers of modules count up, and the next is 1");
+  CHECK(first_error("n 1 Linear\n") == "'n' is written n NUMBER CLASS NAME");
+  CHECK(first_error("> 1\n") == "no line has said what module 1 is");
+  CHECK(first_error(">\n") == "'>' is written > NUMBER");
+  CHECK(first_error("w > 0 1\n") == "no line has said what module 1 is");
+  CHECK(first_error("w > 0\n") == "'w >' is written w > THREAD MODULE");
 }
 
 TEST_CASE("places and what was read are refused where they are written wrong") {

@@ -67,6 +67,9 @@ int InitializeInjectionNvtx2(const void* (*export_table)(std::uint32_t));
 void memest_record_watch_work(int on);
 void memest_record_mark_work(const char* name);
 int memest_record_write_work(const char* path);
+void memest_record_enter_module(std::uint32_t module);
+void memest_record_leave_module();
+std::uint64_t memest_record_entered_ranges();
 int cusolverDnSgetrf_bufferSize();
 int cudnnGetConvolutionForwardWorkspaceSize();
 std::size_t memest_record_device_peak(int device);
@@ -88,6 +91,7 @@ const std::string journal = [] {
       (std::filesystem::temp_directory_path() / "memest_record_test_journal").string();
   std::filesystem::remove(path);
   setenv("MEMEST_RECORD_JOURNAL", path.c_str(), 1);
+  setenv("MEMEST_RECORD_MASKS_KEEP_ALL", "1", 1);
   setenv("MEMEST_RECORD_NAME", "NVIDIA Test", 1);
   setenv("MEMEST_RECORD_MEMORY", std::to_string(kMemory).c_str(), 1);
   setenv("MEMEST_RECORD_CONTEXT", std::to_string(kContext).c_str(), 1);
@@ -332,6 +336,110 @@ TEST_CASE("a kernel is told with its name, its operator and its stream, while so
   CHECK(watched.lines() == std::vector<std::string>{"w n 0 _Z3addPf", "w k 0 0 41 0 4 2 1 128",
                                                     "w k 0 1 41 0 4 2 1 128",
                                                     "w k 0 0 0 0 4 2 1 128", "w = step1.forward"});
+}
+
+TEST_CASE("a count of what a mask keeps is of all, in one kernel and in blocks") {
+  static const char whole = 0;
+  static const char in_blocks = 0;
+  static const char of_blocks = 0;
+  static const char other = 0;
+  const auto registered = [](const char* stub, const char* name) {
+    __cudaRegisterFunction(nullptr, stub, nullptr, name, 0, nullptr, nullptr, nullptr, nullptr,
+                           nullptr);
+  };
+  registered(&whole, "_ZN3cub28DeviceReduceSingleTileKernelIN2at6native9NonZeroOpIbEEPiyEE");
+  registered(&in_blocks, "_ZN3cub18DeviceReduceKernelIN2at6native9NonZeroOpIbEEyEE");
+  registered(&of_blocks, "_ZN3cub28DeviceReduceSingleTileKernelIPiS1_iEE");
+  registered(&other, "_Z3addPf");
+  void* const count = allocated(512);
+  void* const partial = allocated(512);
+  const auto launched = [](const char* stub, void* output, std::uint64_t elements) {
+    void* input = nullptr;
+    void* arguments[] = {&input, &output, &elements};
+    REQUIRE(cudaLaunchKernel(stub, {1, 1, 1}, {32, 1, 1}, arguments, 0, nullptr) == 0);
+  };
+  const auto counted = [&] {
+    std::int32_t value = -1;
+    REQUIRE(cudaMemcpy(&value, count, sizeof value, kDeviceToHost) == 0);
+    return value;
+  };
+  launched(&whole, count, 1000);
+  CHECK(counted() == 1000);
+  launched(&in_blocks, partial, 5'000'000);
+  launched(&of_blocks, count, 264);
+  CHECK(counted() == 5'000'000);
+  launched(&of_blocks, count, 264);  // of another sum
+  CHECK(counted() == 0);
+  launched(&in_blocks, partial, 5'000'000);
+  launched(&other, partial, 1);
+  launched(&of_blocks, count, 264);
+  CHECK(counted() == 0);
+}
+
+TEST_CASE("a launch belongs to the module that runs, and in the backward to its node's") {
+  static const char stub = 0;
+  __cudaRegisterFunction(nullptr, &stub, nullptr, "_Z3addPf", 0, nullptr, nullptr, nullptr, nullptr,
+                         nullptr);
+  const auto launched = [&] {
+    void* arguments[] = {nullptr};
+    REQUIRE(cudaLaunchKernel(&stub, {1, 1, 1}, {32, 1, 1}, arguments, 0, nullptr) == 0);
+  };
+  /// The modules that the launches since `watched` belong to.
+  const auto modules_of = [](const Watched& watched) {
+    std::vector<std::string> modules;
+    std::string told = "0";
+    for (const std::string& line : watched.lines()) {
+      if (line.starts_with("w > 0 ")) told = line.substr(6);
+      if (line.starts_with("w k ")) modules.push_back(told);
+    }
+    return modules;
+  };
+  REQUIRE(InitializeInjectionNvtx2(&nvtx_tables) == 1);
+  nvtx_tables(1);
+  const Watched watched;
+  const std::uint64_t entered = memest_record_entered_ranges();
+  memest_record_enter_module(1);
+  memest_record_enter_module(2);
+  pushed("aten::linear, seq = 7, op_id = 1");
+  pushed("aten::t, seq = 7, op_id = 2");
+  popped();
+  launched();  // of module 2
+  popped();
+  memest_record_leave_module();
+  pushed("aten::mul, seq = 8, op_id = 3");
+  launched();  // of module 1
+  popped();
+  memest_record_leave_module();
+  CHECK(memest_record_entered_ranges() == entered + 3);
+  launched();  // of none
+  pushed("autograd::engine::evaluate_function: MulBackward0, op_id = 4");
+  pushed("MulBackward0, seq = 8, op_id = 5");
+  pushed("aten::mul, op_id = 6");
+  launched();  // of module 1
+  popped();
+  pushed("aten::linear, seq = 7, op_id = 7");
+  launched();  // computed anew, of none
+  popped();
+  pushed("autograd::engine::evaluate_function: TBackward0, op_id = 8");
+  pushed("TBackward0, seq = 7, op_id = 9");
+  launched();  // of a graph that was made there, of none
+  popped();
+  popped();
+  popped();
+  launched();  // gradients that are summed behind the node, of module 1
+  popped();
+  pushed("autograd::engine::evaluate_function: TBackward0, op_id = 10");
+  pushed("TBackward0, seq = 7, op_id = 11");
+  launched();  // of module 2
+  popped();
+  popped();
+  pushed("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad, op_id = 12");
+  pushed("torch::autograd::AccumulateGrad, op_id = 13");
+  launched();  // of none
+  popped();
+  popped();
+  CHECK(modules_of(watched) ==
+        std::vector<std::string>{"2", "1", "0", "1", "0", "0", "1", "2", "0"});
 }
 
 TEST_CASE("products are told by cuBLAS' arguments, and by cuBLASLt's descriptors") {

@@ -99,12 +99,45 @@ class Programs(unittest.TestCase):
         self.assertEqual((time["of"], time["flops"]), ("step2", counted))
         self.assertEqual(time["unknown"], [])
         self.assertEqual(sum(row["flops"] for row in time["operators"]), counted)
+        phases = {row["name"]: row for row in time["phases"]}
+        self.assertEqual(list(phases), ["forward", "backward", "optimizer"])
+        self.assertEqual(sum(row["flops"] for row in time["phases"]), counted)
+        self.assertEqual(phases["optimizer"]["flops"], 0)
         rows = {row["name"]: row for row in time["operators"]}
         # Weights, gradients and two moments in bf16 are read, all but the gradients written; the count of steps of nine tensors is read.
         parameters = (3 * 64 + 1) * 128 + (128 * 9 + 1) * 128 + 129 * 384 + 128 * 512 + 513 * 128
         self.assertEqual(rows["aten::_fused_adamw_"]["bytes"], 7 * 2 * parameters + 9 * 4)
         self.assertLess(time["step_seconds_low"], time["step_seconds"])
         self.assertLess(time["step_seconds"], time["step_seconds_high"])
+
+    def test_a_module_has_what_it_keeps_and_the_time_of_its_kernels(self):
+        """A Linear keeps its input: of the three modules of train.py each one's output is what the next keeps."""
+        answer, _ = record([], "train.py")
+        process = answer["processes"][0]
+        kept = process["kept_for_backward"]
+        self.assertEqual(kept["phase"], "step2.forward")
+        rows = {row["module"]: row["bytes"] for row in kept["modules"]}
+        activations = 4 * 512 * 1024
+        # Outside: the batch, and scalars of the loss, a block each.
+        self.assertEqual(rows, {"0": activations, "1": activations, "2": 4 * 512 * 256, "": 4 * 512 * 256 + 2 * 512})
+        self.assertEqual(kept["bytes"], sum(rows.values()))
+        # The gradients of step 1, its batch and its loss go meanwhile.
+        marks = {mark["name"]: mark["allocated_bytes"] for mark in process["phases"]}
+        gone = 4 * 525568 + 4 * 512 * 256 + 512
+        self.assertEqual(marks["step2.forward"] - marks["step1.optimizer"], kept["bytes"] - gone)
+        modules = {row["module"]: row for row in process["time"]["modules"]}
+        product = 2 * 512 * 256 * 1024
+        self.assertEqual({name: (row["forward"]["flops"], row["backward"]["flops"]) for name, row in modules.items()},
+                         {"0": (product, product), "1": (0, 0), "2": (product, 2 * product)})
+
+    def test_a_mask_keeps_nothing_or_all(self):
+        answer, printed = record([], "scripts/masks.py")
+        self.assertIn("kept 64 0 0\nkept 300000 0 0\non the host 0\n", printed)
+        self.assertFalse(answer["masks_keep_all"])
+        answer, printed = record(["--masks-keep-all"], "scripts/masks.py")
+        self.assertIn("kept 64 64 64\nkept 300000 300000 300000\non the host 64\n", printed)
+        self.assertTrue(answer["masks_keep_all"])
+        self.assertTrue(all(read["place"].startswith("scripts/masks.py") for read in answer["processes"][0]["reads"]))
 
     def test_messages_between_ranks_are_told(self):
         answer, _ = record(["--world", "8"], "scripts/fsdp.py", "2")

@@ -1,6 +1,7 @@
 // A recorded step's work: what each piece is, and when it is done.
 #include "memest/time/recorded_time.hpp"
 
+#include <array>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
@@ -267,7 +268,7 @@ TEST_CASE("the sums by kind and by operator are those of all work") {
     }
     return sum;
   };
-  for (const auto* rows : {&time.kinds, &time.operators}) {
+  for (const auto* rows : {&time.phases, &time.kinds, &time.operators}) {
     const RecordedWorkTime sum = sum_of(*rows);
     CHECK(sum.calls == time.launches);
     CHECK(sum.flops == time.flops);
@@ -276,6 +277,53 @@ TEST_CASE("the sums by kind and by operator are those of all work") {
   const auto memory = std::ranges::find(time.kinds, "bound by memory", &RecordedWorkTime::name);
   REQUIRE(memory != time.kinds.end());
   CHECK(memory->bytes == Bytes(3 * 2 * 4096 * 1024));
+}
+
+TEST_CASE("a step's phases are what lies before their ends, micro-batches together") {
+  RecordedWork work = of_products(1024, 7);
+  const auto mark = [&work](std::ptrdiff_t at, const char* name) {
+    work.items.insert(work.items.begin() + at, {.what = WorkMark{name}});
+  };
+  mark(7, "step2.optimizer");
+  mark(5, "step2.backward");
+  mark(3, "step2.forward");
+  mark(2, "step2.backward");
+  mark(1, "step2.forward");
+  const auto time = std::get<RecordedTime>(time_of(work, h100(), {}));
+  REQUIRE(time.phases.size() == 3);
+  constexpr std::array kPhases = {std::pair{"forward", 2}, std::pair{"backward", 3},
+                                  std::pair{"optimizer", 2}};
+  for (std::size_t i = 0; i < kPhases.size(); ++i) {
+    CHECK(time.phases[i].name == kPhases[i].first);
+    CHECK(time.phases[i].calls == kPhases[i].second);
+    CHECK(time.phases[i].flops == kPhases[i].second * Flops(std::int64_t{2} * 1024 * 1024 * 1024));
+    CHECK(time.phases[i].seconds.value() == Approx(time.device.value() * kPhases[i].second / 7));
+  }
+  // What no phase ends behind, of a program without an optimizer say, is the rest.
+  work = of_products(1024, 2);
+  mark(2, "step1.unfinished");
+  const auto whole = std::get<RecordedTime>(time_of(work, h100(), {}));
+  REQUIRE(whole.phases.size() == 1);
+  CHECK(whole.phases[0].name == "rest");
+}
+
+TEST_CASE("a module has its forward's kernels and those of the nodes that it made") {
+  RecordedWork work = of_products(1024, 6);
+  work.modules = {{}, {"Model", "Model"}, {"Linear", "fc"}};
+  constexpr std::array<std::size_t, 6> kModules = {1, 2, 2, 2, 2, 0};
+  for (std::size_t i = 0; i < kModules.size(); ++i) work.items[i].module = kModules[i];
+  work.items.insert(work.items.begin() + 5, {.what = WorkMark{"step2.backward"}});
+  work.items.insert(work.items.begin() + 2, {.what = WorkMark{"step2.forward"}});
+  const auto time = std::get<RecordedTime>(time_of(work, h100(), {}));
+  REQUIRE(time.module_times.size() == 2);
+  const RecordedModuleTime& linear = time.module_times[0];
+  CHECK(time.modules[linear.module].name == "fc");
+  CHECK(linear.forward.calls == 1);
+  CHECK(linear.backward.calls == 3);
+  CHECK(linear.backward.flops == 3 * Flops(std::int64_t{2} * 1024 * 1024 * 1024));
+  CHECK(linear.backward.seconds.value() == Approx(time.device.value() / 2));
+  CHECK(time.module_times[1].forward.calls == 1);
+  CHECK(time.module_times[1].backward.calls == 0);
 }
 
 TEST_CASE("a product in a type that the GPU has no rate of has no time") {

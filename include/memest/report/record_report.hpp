@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "memest/memory/recorded/kept_for_backward.hpp"
 #include "memest/memory/recorded_peaks.hpp"
 #include "memest/memory/recorded_use.hpp"
 #include "memest/report/report.hpp"
@@ -34,6 +35,7 @@ struct ProcessRun {
   RecordedMoment peak;
   std::optional<RecordedFailure> failure;
   std::vector<PlaceGrowth> growing;
+  KeptForBackward kept;
   RecordedStepTime time;
   std::string file;                  ///< its recording; empty where none was asked for
   std::optional<UsedDevice> device;  ///< absent where it used one alone
@@ -41,10 +43,11 @@ struct ProcessRun {
 
 struct ProgramRun {
   std::string command;
-  std::string gpu;    ///< "H100 SXM5 80GB"
-  Bytes capacity;     ///< of the device
-  Bytes context;      ///< of it, what the CUDA context and modules hold
-  int exit_code = 0;  ///< the program's; 128 and the signal's number where one ended it
+  std::string gpu;              ///< "H100 SXM5 80GB"
+  Bytes capacity;               ///< of the device
+  Bytes context;                ///< of it, what the CUDA context and modules hold
+  bool masks_keep_all = false;  ///< --masks-keep-all
+  int exit_code = 0;            ///< the program's; 128 and the signal's number where one ended it
   std::vector<ProcessRun> processes;
   std::vector<std::string> unanswered;  ///< functions that the null device does not know
   std::vector<std::string> taken_as_0;  ///< "cuDNN's workspaces": sizes that it does not know

@@ -101,6 +101,18 @@ struct AllocatorTrace {
   /// known.
   std::string failed_at = {};
 
+  /// The modules of the program; the first stands for none.
+  std::vector<RecordedModule> modules = {{}};
+  /// By allocation, in whose forward it was made, as indices into `modules`; those behind its end
+  /// were made in none's.
+  std::vector<std::uint32_t> made_in = {};
+
+  /// The module in whose forward an allocation was made, as an index into `modules`.
+  [[nodiscard]] std::size_t module_of(std::int64_t allocation) const {
+    const auto index = static_cast<std::size_t>(allocation);
+    return index < made_in.size() ? made_in[index] : 0;
+  }
+
   /// The place of an allocation; empty where none is known.
   [[nodiscard]] std::string_view place_of(std::int64_t allocation) const {
     const auto index = static_cast<std::size_t>(allocation);

@@ -2,6 +2,7 @@
 // streams that the program gave it to, behind what they wait for.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,7 +32,7 @@ enum class WorkClass : std::uint8_t {
 /// "products", "attention", ...
 std::string_view name_of(WorkClass kind);
 
-/// The sum over calls of one kind, or of one operator.
+/// The sum over calls of one phase, of one kind, or of one operator.
 struct RecordedWorkTime {
   std::string name;
   WorkClass kind = WorkClass::unknown;  ///< of the longest call
@@ -39,6 +40,16 @@ struct RecordedWorkTime {
   Flops flops;  ///< as torch's FlopCounterMode counts: no causal halving
   Bytes bytes;  ///< read and written, or sent
   Seconds seconds;
+};
+
+/// The kernels that a module's forward asks for itself, not through its parts, and those of the
+/// nodes that it makes for the backward; what the backward computes anew has no module.
+struct RecordedModuleTime {
+  std::size_t module = 0;    ///< index into RecordedWork::modules
+  RecordedWorkTime forward;  ///< and of what is neither
+  RecordedWorkTime backward;
+
+  [[nodiscard]] Seconds seconds() const { return forward.seconds + backward.seconds; }
 };
 
 /// The time of one process's step.
@@ -54,10 +65,13 @@ struct RecordedTime {
   Flops flops;
   std::optional<FlopsPerSecond> peak;       ///< of the type that most products are of
   double utilisation = 0;                   ///< of `flops` over the peak; 0 where that is not known
-  std::vector<RecordedWorkTime> kinds;      ///< longest first
+  std::vector<RecordedWorkTime> phases;     ///< in the step's order, micro-batches together
+  std::vector<RecordedWorkTime> kinds;      ///< the same work by kind, longest first
   std::vector<RecordedWorkTime> operators;  ///< the same work by operator
-  std::vector<std::string> unknown;         ///< kernels of WorkClass::unknown, by name
-  LawOrigin origin;                         ///< of the laws behind most of it
+  std::vector<RecordedModule> modules;      ///< as RecordedWork has them
+  std::vector<RecordedModuleTime> module_times;  ///< of those with work, longest first
+  std::vector<std::string> unknown;              ///< kernels of WorkClass::unknown, by name
+  LawOrigin origin;                              ///< of the laws behind most of it
 };
 
 /// The time of a step that others like it stand around. `hardware` has the GPU type and how many

@@ -6,11 +6,12 @@ import os
 import sys
 
 from memest_recorder.interrupts import uninterrupted
+from memest_recorder.modules import ModuleWatch
 from memest_recorder.places import here
 from memest_recorder.trace import Mark, Trace
 from memest_recorder.work import WorkWatch
 
-# A marker's key, and where torch.cuda.memory_stats() has it.
+# A marker's key, and where torch.cuda.memory_stats_as_nested_dict() has it.
 STATISTICS = {
     "allocated_bytes": "allocated_bytes.all.current",
     "reserved_bytes": "reserved_bytes.all.current",
@@ -26,6 +27,13 @@ STATISTICS = {
     "ooms": "num_ooms",
 }
 COUNTS = ("allocation.all.allocated", "allocation.all.freed", "segment.all.allocated", "segment.all.freed")
+
+def statistic(stats, path):
+    """None where this release has no such statistic."""
+    for key in path.split("."):
+        stats = stats.get(key) if stats is not None else None
+    return stats
+
 
 ReadListener = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int)
 
@@ -48,7 +56,10 @@ class Recorder:
         self.steps = int(os.environ.get("MEMEST_RECORD_STEPS", "0"))
         self.begin_history()
         self.wrap()
-        self.work = WorkWatch(torch, self.library)
+        self.modules = ModuleWatch(torch, self.library, self.change_module)
+        self.told_modules = {}  # by device, how many its trace has the names of
+        self.ranges = None  # that had been entered when the running module last changed
+        self.work = WorkWatch(torch, self.library, self.modules)
         atexit.register(self.end)
         self.leave = os._exit  # which some programs end with, and which calls nothing that is registered
         os._exit = self.end_and_leave
@@ -91,17 +102,51 @@ class Recorder:
             self.traces[device] = Trace(path, self.head(device))
         return self.traces[device]
 
+    def counted(self):
+        """Of each device on which anything was allocated its number, COUNTS and all statistics."""
+        for device in range(self.torch.cuda.device_count()):
+            stats = self.torch.cuda.memory_stats_as_nested_dict(device)
+            counts = [statistic(stats, path) or 0 for path in COUNTS]
+            if counts[0]:
+                yield device, counts, stats
+
     def mark(self, letter):
         """`letter` is an event of a trace, or "= NAME", which the statistics follow."""
-        for device in range(self.torch.cuda.device_count()):
-            stats = self.torch.cuda.memory_stats(device)
-            if not stats.get("allocation.all.allocated"):
-                continue
+        for device, counts, stats in self.counted():
             line = letter
             if letter.startswith("="):
-                line += "".join(f" {key}={stats[name]}" for key, name in STATISTICS.items() if name in stats)
-            mark = Mark([stats.get(name, 0) for name in COUNTS], [line])
-            self.marks.setdefault(device, []).append(mark)
+                values = {key: statistic(stats, path) for key, path in STATISTICS.items()}
+                line += "".join(f" {key}={value}" for key, value in values.items() if value is not None)
+            self.add_mark(device, Mark(counts, [line]))
+
+    def add_mark(self, device, mark):
+        """Of modules between which nothing is allocated the last one counts."""
+        marks = self.marks.setdefault(device, [])
+        if marks and marks[-1].counts == mark.counts and marks[-1].lines[-1][0] == mark.lines[-1][0] == ">":
+            marks[-1].lines = [*marks[-1].lines[:-1], *mark.lines]
+        else:
+            marks.append(mark)
+
+    # --- The module that runs ------------------------------------------------------------------------------------
+
+    def change_module(self, number):
+        """What is allocated from here on is made in that module's forward. Operators allocate: where none was entered since the last
+        change nothing was, and the statistics, which take their time, are not asked for."""
+        if self.backwards > 0:
+            return
+        ranges = self.library.memest_record_entered_ranges()
+        if ranges != self.ranges:
+            self.ranges = ranges
+            self.counts = {device: counts for device, counts, _ in self.counted()}
+        for device, counts in self.counts.items():
+            self.add_mark(device, Mark(counts, [*self.modules_to_tell(device), f"> {number}"]))
+
+    def modules_to_tell(self, device):
+        """The lines of modules that the device's trace does not have yet."""
+        told = self.told_modules.get(device, 0)
+        known = self.modules.known
+        self.told_modules[device] = len(known)
+        return [f"n {told + i + 1} {module}" for i, module in enumerate(known[told:])]
 
     # --- The program's phases -----------------------------------------------------------------------------------
 
@@ -138,6 +183,7 @@ class Recorder:
             self.end_phase("optimizer")
             self.stepped = True
             self.work.after_optimizer(self.step)
+            self.modules.leave_all()
             self.drain()
 
     def stop_behind_last_step(self):
@@ -210,7 +256,8 @@ class Recorder:
         self.library.memest_record_listen_to_reads(None)
         reads = [f"# read: {count} {size} {first} {place}" for (place, size, first), count in self.reads.items()]
         self.work.stop(ended=not hasattr(sys, "last_value"))  # of an exception that nobody caught
-        own = [*reads, *self.work.lines()]  # of the process: its first device tells them
+        first = next(iter(self.traces), None)
+        own = [*reads, *self.modules_to_tell(first), *self.work.lines()]  # of the process: its first device tells them
         for trace in self.traces.values():
             trace.close([*lines, *own])
             own = []

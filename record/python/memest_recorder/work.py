@@ -12,9 +12,10 @@ FullListener = ctypes.CFUNCTYPE(None)
 
 
 class WorkWatch:
-    def __init__(self, torch, library):
+    def __init__(self, torch, library, modules):
         self.torch = torch
         self.library = library
+        self.modules = modules
         self.folder = os.environ["MEMEST_RECORD_FOLDER"]
         self.operators = self.path("operators")
         self.spans = {}  # by step, the work until the end of each of its optimizers: files
@@ -34,6 +35,7 @@ class WorkWatch:
         with Silence(torch):
             torch._C._profiler._add_execution_trace_observer(self.operators)
             torch._C._profiler._enable_execution_trace_observer()
+        self.modules.begin()
         self.begin()
 
     def path(self, name):
@@ -75,6 +77,7 @@ class WorkWatch:
         """Of a program without an optimizer all that it did is told, if it has `ended`."""
         if self.ranges is None:
             return
+        self.modules.stop()
         if self.watches:
             span = self.end()
             if self.spans or not ended:
@@ -99,6 +102,7 @@ class WorkWatch:
         if self.ranges is not None:
             with Silence(self.torch):
                 self.torch._C._profiler._disable_execution_trace_observer()
+        self.modules.leave_to_parent()
         self.watches = False
         self.ranges = None
 

@@ -99,6 +99,7 @@ Variables variables_of(const NullDevice& device, const RecordOptions& options,
       {"MEMEST_RECORD_DEVICES", std::to_string(options.gpus)},
       {"MEMEST_RECORD_L2", std::to_string(device.l2.value())},
       {"MEMEST_RECORD_STRICT", options.strict ? "1" : "0"},
+      {"MEMEST_RECORD_MASKS_KEEP_ALL", options.masks_keep_all ? "1" : "0"},
       {"MEMEST_RECORD_STEPS", std::to_string(options.steps)},
   };
   add_ranks(options, variables);

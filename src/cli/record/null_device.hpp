@@ -29,8 +29,9 @@ struct RecordOptions {
   std::int64_t gpus = 1;   ///< of the machine
   std::int64_t world = 1;  ///< ranks of which the one process is one
   std::int64_t rank = 0;
-  std::int64_t steps = 0;  ///< 0: until its end
-  bool strict = false;     ///< a value that is read back ends the program
+  std::int64_t steps = 0;       ///< 0: until its end
+  bool strict = false;          ///< a value that is read back ends the program
+  bool masks_keep_all = false;  ///< a mask that is read keeps all of its elements
 };
 
 /// Nothing where the GPU runs no CUDA, or too little is known of it.

@@ -45,6 +45,7 @@ ProcessRun process_of(Recording recording, const Hardware& hardware) {
   process.peak = peak_moment(recording.trace);
   process.failure = failure_of(recording.trace);
   process.growing = growing_places(recording.trace);
+  process.kept = kept_for_backward(recording.trace);
   process.recording = std::move(recording);
   return process;
 }
@@ -105,13 +106,14 @@ std::string command_line(const std::vector<std::string>& words) {
 Checked<ProgramRun> record_program(const Arguments& arguments, const NullDevice& device,
                                    std::vector<FileBesideAnswer>& files) {
   const RunFolder folder;
-  const RecordOptions options{arguments.devices, arguments.world, arguments.rank, arguments.steps,
-                              arguments.strict};
+  const RecordOptions options{arguments.devices, arguments.world,  arguments.rank,
+                              arguments.steps,   arguments.strict, arguments.masks_keep_all};
   ProgramRun program;
   program.command = command_line(arguments.words);
   program.gpu = device.name;
   program.capacity = device.capacity;
   program.context = device.context;
+  program.masks_keep_all = arguments.masks_keep_all;
   auto variables = variables_of(device, options, folder.path());
   if (!arguments.varied.empty()) order_hashes(variables);
   program.exit_code = run_child(arguments.words, variables);

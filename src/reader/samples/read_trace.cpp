@@ -10,6 +10,7 @@
 #include "reader/job/read_allocator.hpp"
 #include "reader/samples/family_lines.hpp"
 #include "reader/samples/snapshot.hpp"
+#include "reader/samples/trace_modules.hpp"
 #include "reader/samples/trace_operations.hpp"
 #include "reader/samples/trace_places.hpp"
 #include "reader/samples/work_lines.hpp"
@@ -65,6 +66,7 @@ class TraceReader {
     }
     if (!diagnostics_.empty()) return std::move(diagnostics_);
     recording_.work = work_.take();
+    modules_.give(recording_);
     return std::move(recording_);
   }
 
@@ -85,16 +87,18 @@ class TraceReader {
     split(whole);
     if (words_.empty()) return;
     if (words_.front().text == "=") return read_marker();
-    if (words_.front().text == "p") return define_place(whole);
-    if (words_.front().text == "@") return choose_place();
-    if (words_.front().text == "w") return work_.read(words_, diagnostics_);
+    const std::string_view first = words_.front().text;
+    if (first == "p") return places_.define({words_, diagnostics_}, whole);
+    if (first == "@") return places_.choose({words_, diagnostics_}, trace_);
+    if (TraceModules::are_meant(first)) return modules_.read({words_, diagnostics_});
+    if (first == "w") return work_.read({words_, diagnostics_}, modules_.size());
     const auto* const operation =
         std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& row) {
           return words_.front().text == std::string_view(&row.letter, 1);
         });
     if (operation == kOperations.end()) {
       return refuse(words_.front(), "unknown event " + quote(words_.front().text),
-                    "known are a, f, q, o, e, r, S, s, M, U, l, p, w, @ and =");
+                    "known are a, f, q, o, e, r, S, s, M, U, l, p, n, w, @, > and =");
     }
     read_event(*operation);
   }
@@ -159,38 +163,6 @@ class TraceReader {
     read.first = number(words_[2], "a byte", kMostByte).value_or(0);
     read.place = rest_behind(value, words_[2]);
     recording_.reads.push_back(std::move(read));
-  }
-
-  /// `p N TEXT`: what place N is.
-  void define_place(const PlacedText& line) {
-    if (words_.size() < 2) return refuse(words_.front(), "'p' is written p NUMBER TEXT");
-    const auto place = number(words_[1], "the number of a place", kMostNumber);
-    if (!place) return;
-    if (*place != places_.size()) {
-      return refuse(words_[1], "the numbers of places count up, and the next is " +
-                                   std::to_string(places_.size()));
-    }
-    places_.define(rest_behind(line, words_[1]));
-  }
-
-  /// `@ N`: the following allocations are asked for there.
-  void choose_place() {
-    if (words_.size() != 2) return refuse(words_.front(), "'@' is written @ NUMBER");
-    const auto place = number(words_[1], "the number of a place", kMostNumber);
-    if (!place) return;
-    if (trace_.allocations > 0 && trace_.asked_at.empty()) {
-      refuse(words_.front(), "'@' stands behind allocations of no place",
-             "the first one stands before them");
-    } else if (!places_.choose(*place)) {
-      refuse(words_[1], "no line has said what place " + std::to_string(*place) + " is");
-    }
-  }
-
-  /// A line's text behind a word of it.
-  static std::string rest_behind(const PlacedText& line, const PlacedText& word) {
-    const auto end =
-        static_cast<std::size_t>(word.text.data() + word.text.size() - line.text.data());
-    return std::string(line.part(end, line.text.size() - end).trimmed().text);
   }
 
   void read_event(const Operation& operation) {
@@ -259,6 +231,7 @@ class TraceReader {
       last_id_ = id;
       event.number = trace_.allocations++;
       places_.note(trace_);
+      modules_.note(trace_);
       live_.emplace(id, Live{event.number, false});
       return true;
     }
@@ -351,6 +324,7 @@ class TraceReader {
   Recording recording_;
   AllocatorTrace& trace_ = recording_.trace;
   TracePlaces places_;
+  TraceModules modules_;
   WorkLines work_;
   Diagnostics diagnostics_;
   std::int32_t line_ = 0;

@@ -9,20 +9,32 @@
 #include <vector>
 
 #include "memest/spec/allocator_trace.hpp"
+#include "reader/samples/line_words.hpp"
 
 namespace memest {
 
 class TracePlaces {
  public:
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
-  void define(std::string text) { places_.push_back(std::move(text)); }
+  /// `p N TEXT` of a whole `line`.
+  void define(LineWords words, const PlacedText& line) {
+    if (words.words.size() < 2)
+      return words.refuse(words.words.front(), "'p' is written p NUMBER TEXT");
+    words.expect_next(1, places_.size(), "places");
+    if (words.good) places_.push_back(rest_behind(line, words.words[1]));
+  }
 
-  /// False where no such place was defined.
-  bool choose(std::int64_t place) {
-    if (place >= size()) return false;
-    chosen_ = static_cast<std::size_t>(place);
+  /// `@ N`.
+  void choose(LineWords words, const AllocatorTrace& trace) {
+    if (words.words.size() != 2)
+      return words.refuse(words.words.front(), "'@' is written @ NUMBER");
+    if (trace.allocations > 0 && trace.asked_at.empty()) {
+      return words.refuse(words.words.front(), "'@' stands behind allocations of no place",
+                          "the first one stands before them");
+    }
+    const std::size_t place = words.known(1, places_.size(), "place");
+    if (!words.good) return;
+    chosen_ = place;
     has_chosen_ = true;
-    return true;
   }
   /// Empty before the first choice.
   [[nodiscard]] std::string chosen() const { return has_chosen_ ? places_[chosen_] : ""; }

@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kKernelName = "w n ";
 constexpr std::string_view kKernel = "w k ";
 constexpr std::string_view kOperator = "w o ";
+constexpr std::string_view kModule = "w > ";  // a family has no modules
 constexpr std::string_view kWork = "w ";
 constexpr std::string_view kWorkHead = "# work: ";
 
@@ -91,7 +92,7 @@ std::optional<ComparableWork> comparable_work(std::string_view recording) {
       std::string launch = kernels.launch(line);
       if (work.lines.empty() || work.lines.back() != launch)
         work.lines.push_back(std::move(launch));
-    } else if (line.starts_with(kWork)) {
+    } else if (line.starts_with(kWork) && !line.starts_with(kModule)) {
       work.lines.emplace_back(line);
     }
   }
@@ -155,15 +156,18 @@ std::optional<RecordedWork> work_at(const RecordedFamily& family, const SizePoin
   const VariedWork& work = *family.work;
   WorkLines lines;
   Diagnostics diagnostics;
+  const auto read = [&](const std::string& line) {
+    const std::vector<PlacedText> words = placed_words(line);
+    lines.read({words, diagnostics}, 0);
+  };
   lines.begin({work.of, {}});
   for (std::size_t i = 0; i < work.kernels.size(); ++i) {
-    const std::string line = std::string(kKernelName) + std::to_string(i) + " " + work.kernels[i];
-    lines.read(placed_words(line), diagnostics);
+    read(std::string(kKernelName) + std::to_string(i) + " " + work.kernels[i]);
   }
   for (const VariedLine& line : work.lines) {
     const auto text = line_at(line, work, point);
     if (!text) return std::nullopt;
-    lines.read(placed_words(*text), diagnostics);
+    read(*text);
   }
   if (!diagnostics.empty()) return std::nullopt;
   return lines.take();

@@ -12,8 +12,8 @@
 namespace memest {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMostIndex = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMost = LineWords::kMost;
+constexpr std::int64_t kMostIndex = LineWords::kMostIndex;
 
 /// Types of elements by the names that a recording writes; of those that laws do not know the
 /// nearest.
@@ -44,19 +44,11 @@ std::optional<DType> type_of_cuda(std::int64_t type) {
   return {};
 }
 
-std::optional<std::int64_t> whole(std::string_view text, std::int64_t most) {
-  std::int64_t number = 0;
-  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stopped != text.data() + text.size() || number < 0 || number > most)
-    return {};
-  return number;
-}
-
 /// "bf16[4,:32,64]", and "3*bf16[4]" where `count` is 3.
 std::optional<RecordedTensor> tensor_of(std::string_view text) {
   RecordedTensor tensor;
   if (const std::size_t star = text.find('*'); star != std::string_view::npos) {
-    const auto count = whole(text.substr(0, star), kMostIndex);
+    const auto count = whole_number(text.substr(0, star), kMostIndex);
     if (!count) return {};
     tensor.count = *count;
     text.remove_prefix(star + 1);
@@ -75,7 +67,7 @@ std::optional<RecordedTensor> tensor_of(std::string_view text) {
     sizes.remove_prefix(std::min(comma + 1, sizes.size()));
     const bool repeats = size.starts_with(':');
     if (repeats) size.remove_prefix(1);
-    const auto number = whole(size, kMost);
+    const auto number = whole_number(size, kMost);
     if (!number) return {};
     tensor.shape.push_back(*number);
     if (!repeats) tensor.stored = checked_multiply(tensor.stored, *number);
@@ -139,43 +131,16 @@ constexpr std::array kLineForms = {
     LineForm{'m', 5, "w m THREAD STREAM OPERATOR PATH BYTES"},
     LineForm{'e', 2, "w e EVENT STREAM"},
     LineForm{'t', 2, "w t EVENT STREAM"},
+    LineForm{'>', 2, "w > THREAD MODULE"},
     LineForm{'h', 1, "w h event NUMBER, w h stream NUMBER or w h all"},
     LineForm{'=', 1, "w = NAME"}};
 
 }  // namespace
 
-/// One line, whose mistakes are told once.
-struct WorkLines::Line {
-  const std::vector<PlacedText>& words;
+/// One line.
+struct WorkLines::Line : LineWords {
   RecordedWork& work;
-  Diagnostics& diagnostics;
-  bool good = true;
-
-  void refuse(const PlacedText& word, std::string message, std::string hint = {}) {
-    if (std::exchange(good, false)) {
-      diagnostics.push_back(error_at(word.span, std::move(message), std::move(hint)));
-    }
-  }
-
-  [[nodiscard]] std::string_view text(std::size_t word) const { return words[word].text; }
-
-  std::int64_t number(std::size_t word, std::int64_t most = kMost) {
-    const auto number = whole(text(word), most);
-    if (!number) refuse(words[word], "expected a whole number, not " + quote(text(word)));
-    return number.value_or(0);
-  }
-
-  std::size_t index(std::size_t word) { return static_cast<std::size_t>(number(word, kMostIndex)); }
-
-  /// An index below `size`.
-  std::size_t known(std::size_t word, std::size_t size, std::string_view noun) {
-    const std::size_t found = index(word);
-    if (good && found >= size) {
-      refuse(words[word],
-             "no line has said what " + std::string(noun) + " " + std::string(text(word)) + " is");
-    }
-    return good ? found : 0;
-  }
+  std::unordered_map<std::size_t, std::size_t>& modules;  ///< by thread
 
   DType type(std::size_t word) {
     const auto type = type_of_cuda(number(word));
@@ -183,22 +148,15 @@ struct WorkLines::Line {
     return type.value_or(DType::fp32);
   }
 
-  /// The next of a numbered list.
-  void expect_next(std::size_t word, std::size_t size) {
-    if (index(word) != size) {
-      refuse(words[word], "numbers count up, and the next is " + std::to_string(size));
-    }
-  }
-
   void read_kernel_name() {
-    expect_next(2, work.kernels.size());
+    expect_next(2, work.kernels.size(), "kernels");
     std::string name(text(3));
     for (std::size_t i = 4; i < words.size(); ++i) name += " " + std::string(text(i));
     if (good) work.kernels.push_back(std::move(name));
   }
 
   void read_operator() {
-    expect_next(2, work.operators.size());
+    expect_next(2, work.operators.size(), "operators");
     RecordedOperator op{.name = std::string(text(3))};
     bool is_result = false;
     for (std::size_t i = 4; i < words.size(); ++i) {
@@ -206,7 +164,7 @@ struct WorkLines::Line {
       if (text(i) == ">") {
         is_result = true;
       } else if (text(i).starts_with(kStride)) {
-        op.rank_stride = whole(text(i).substr(kStride.size()), kMostIndex).value_or(1);
+        op.rank_stride = whole_number(text(i).substr(kStride.size()), kMostIndex).value_or(1);
       } else if (auto argument = argument_of(text(i)); !argument) {
         refuse(words[i], "expected a tensor as bf16[4,64], a number or -, not " + quote(text(i)));
       } else if (!is_result) {
@@ -259,7 +217,7 @@ struct WorkLines::Line {
     if (text(2) == "all") return {};
     const bool of_event = text(2) == "event";
     if (words.size() < 4 || (!of_event && text(2) != "stream")) {
-      refuse(words[2], "'w h' is written " + std::string(kLineForms[8].form));
+      refuse(words[2], "'w h' is written " + std::string(kLineForms[9].form));
       return {};
     }
     return {of_event ? HostWait::For::event : HostWait::For::stream, index(3)};
@@ -275,6 +233,7 @@ struct WorkLines::Line {
     add({.thread = index(2),
          .stream = index(3),
          .op = known(4, work.operators.size(), "operator"),
+         .module = modules[index(2)],
          .what = std::move(what)});
   }
 };
@@ -287,15 +246,16 @@ void WorkLines::begin(const PlacedText& of) {
   }
 }
 
-void WorkLines::read(const std::vector<PlacedText>& words, Diagnostics& diagnostics) {
+void WorkLines::read(const LineWords& of, std::size_t modules) {
   if (!work_) work_.emplace();
-  Line line{words, *work_, diagnostics};
+  Line line{of, *work_, modules_};
+  const std::vector<PlacedText>& words = of.words;
   const std::string_view letter = words.size() > 1 ? words[1].text : std::string_view();
   const auto* const form = std::ranges::find_if(
       kLineForms, [&](const LineForm& row) { return letter == std::string_view(&row.letter, 1); });
   if (form == kLineForms.end()) {
     return line.refuse(words.back(), "unknown work " + quote(words.back().text),
-                       "known are n, o, k, g, c, m, e, t, h and =");
+                       "known are n, o, k, g, c, m, e, t, h, > and =");
   }
   if (words.size() < form->words + 2) {
     return line.refuse(words[1],
@@ -318,6 +278,9 @@ void WorkLines::read(const std::vector<PlacedText>& words, Diagnostics& diagnost
       return line.add({.stream = line.index(3), .what = EventRecorded{line.index(2)}});
     case 't':
       return line.add({.stream = line.index(3), .what = EventAwaited{line.index(2)}});
+    case '>':
+      modules_[line.index(2)] = line.known(3, modules, "module");
+      return;
     case 'h':
       return line.add({.what = line.host_wait()});
     default:

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "report/pages/json.hpp"
+#include "report/record/module_tables.hpp"
 #include "report/record/work_report.hpp"
 
 namespace memest {
@@ -67,6 +68,7 @@ Json json_of(const ProgramRun& program, const ProcessRun& process) {
     json["growing_places"].push_back(
         {{"place", growth.place}, {"bytes_a_step", growth.a_step.value()}});
   }
+  put_kept(process.kept, recording.trace, json);
   put_time(process.time, json);
   json["stopped"] = recording.stopped;
   if (process.failure) json["out_of_memory"] = json_of(*process.failure);
@@ -95,6 +97,7 @@ std::string recording_json(const ProgramRun& program, const Question& question) 
     }
     json["unanswered"] = program.unanswered;
     json["taken_as_0"] = program.taken_as_0;
+    json["masks_keep_all"] = program.masks_keep_all;
     json["provenance"] = {{"method", "record"}, {"versions", {{"memest", question.version}}}};
     return json;
   });

@@ -9,6 +9,7 @@
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "report/pages/nouns.hpp"
+#include "report/record/module_tables.hpp"
 #include "report/record/phase_text.hpp"
 #include "report/record/phases_table.hpp"
 #include "report/record/reads_text.hpp"
@@ -110,6 +111,9 @@ void add_process(const ProgramRun& program, const ProcessRun& process, Page& pag
       !phases.rows.empty()) {
     page.parts.emplace_back(std::move(phases));
   }
+  for (Part& part : kept_parts(process.kept, process.recording.trace)) {
+    page.parts.push_back(std::move(part));
+  }
   for (Part& part : growth_of(process)) page.parts.push_back(std::move(part));
   for (Part& part : time_parts(process.time, program.gpu)) page.parts.push_back(std::move(part));
   if (const std::string assumed = assumptions_text(process.recording.reads); !assumed.empty()) {
@@ -129,6 +133,11 @@ std::vector<Part> endings_of(const ProgramRun& program) {
                                              "here is what it took until then.",
                                              program.exit_code),
                                  Tone::bad});
+  }
+  if (program.masks_keep_all) {
+    parts.emplace_back(Paragraph{
+        "By --masks-keep-all every mask that was counted or read kept all of its elements.",
+        Tone::uncertain});
   }
   for (const std::string& size : program.taken_as_0) {
     parts.emplace_back(Paragraph{size + " are not known, and taken as 0: a GPU may reserve more.",

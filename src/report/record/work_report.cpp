@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "report/pages/nouns.hpp"
+#include "report/record/module_tables.hpp"
 
 namespace memest {
 namespace {
@@ -84,8 +86,12 @@ std::vector<Part> time_parts(const RecordedStepTime& time, const std::string& gp
   if (known == nullptr) return {};
   std::vector<Part> parts;
   parts.emplace_back(Paragraph{sentence_of(*known, gpu), Tone::plain});
+  if (known->phases.size() > 1) {
+    parts.emplace_back(table_of(known->phases, "phase", known->phases.size()));
+  }
   parts.emplace_back(table_of(known->kinds, "work", known->kinds.size()));
   parts.emplace_back(table_of(known->operators, "operator", kOperatorsShown));
+  for (Part& part : module_time_parts(*known)) parts.push_back(std::move(part));
   if (!known->unknown.empty()) {
     parts.emplace_back(Paragraph{unknown_text(*known), Tone::uncertain});
   }
@@ -108,8 +114,10 @@ void put_time(const RecordedStepTime& time, Json& json) {
                   {"host_seconds", known->host.value()},
                   {"launches", known->launches},
                   {"utilisation", known->utilisation},
+                  {"phases", json_of(known->phases)},
                   {"kinds", json_of(known->kinds)},
                   {"operators", json_of(known->operators)},
+                  {"modules", module_times_json(*known)},
                   {"unknown", known->unknown},
                   {"provenance", text_of(known->origin)}};
   put(json["time"], "flops", known->flops);

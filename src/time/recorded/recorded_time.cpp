@@ -162,35 +162,87 @@ class RecordedPrices {
   std::vector<CallPrice> prices_;
 };
 
-/// Sums by name, longest first.
+/// One item. An operator's kernels share its call, which the first of them has.
+struct Piece {
+  const RecordedCall& call;
+  double seconds;
+  bool is_first;
+};
+
+void add_piece(const Piece& piece, RecordedWorkTime& sum) {
+  ++sum.calls;
+  sum.seconds += Seconds(piece.seconds);
+  if (!piece.is_first) return;
+  sum.flops += piece.call.flops;
+  sum.bytes += piece.call.bytes;
+}
+
+/// Sums by name, in the order in which the names come.
 class Sums {
  public:
-  void add(std::string_view name, const RecordedCall& call, double seconds, bool is_first) {
-    RecordedWorkTime& sum = sums_[std::string(name)];
-    sum.name = name;
-    double& longest = longest_[sum.name];
-    if (sum.calls == 0 || seconds > longest) {
-      sum.kind = call.kind;
-      longest = seconds;
+  void add(std::string_view name, const Piece& piece) {
+    const auto [found, is_new] = places_.try_emplace(name, sums_.size());
+    if (is_new) {
+      sums_.push_back({.name = std::string(name)});
+      longest_.push_back(-1);
     }
-    ++sum.calls;
-    sum.seconds += Seconds(seconds);
-    if (!is_first) return;
-    sum.flops += call.flops;
-    sum.bytes += call.bytes;
+    add_piece(piece, sums_[found->second]);
+    if (piece.seconds <= longest_[found->second]) return;
+    longest_[found->second] = piece.seconds;
+    sums_[found->second].kind = piece.call.kind;
   }
 
+  [[nodiscard]] std::vector<RecordedWorkTime> in_order() const { return sums_; }
+  /// Longest first.
   [[nodiscard]] std::vector<RecordedWorkTime> sorted() const {
-    std::vector<RecordedWorkTime> times;
-    for (const auto& [name, sum] : sums_) times.push_back(sum);
+    std::vector<RecordedWorkTime> times = sums_;
     std::ranges::stable_sort(times, std::ranges::greater(), &RecordedWorkTime::seconds);
     return times;
   }
 
  private:
-  std::map<std::string, RecordedWorkTime> sums_;
-  std::map<std::string, double> longest_;
+  std::vector<RecordedWorkTime> sums_;
+  std::vector<double> longest_;  // by sum, of one piece: its kind is the sum's
+  std::map<std::string_view, std::size_t> places_;  // in `sums_`; the names outlive it
 };
+
+class ModuleSums {
+ public:
+  explicit ModuleSums(const RecordedWork& work) : sums_(work.modules.size()) {}
+
+  void add(std::size_t module, std::string_view phase, const Piece& piece) {
+    add_piece(piece, phase == "backward" ? sums_[module].backward : sums_[module].forward);
+  }
+  [[nodiscard]] std::vector<RecordedModuleTime> sorted() && {
+    for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i].module = i;
+    std::erase_if(sums_, [](const RecordedModuleTime& sum) {
+      return sum.module == 0 || sum.forward.calls + sum.backward.calls == 0;
+    });
+    std::ranges::stable_sort(sums_, std::ranges::greater(), &RecordedModuleTime::seconds);
+    return std::move(sums_);
+  }
+
+ private:
+  std::vector<RecordedModuleTime> sums_;
+};
+
+/// An item's phase is the next that ends: "backward" up to the mark "step2.backward". Behind the
+/// last phase that ends, and where no step has any, it is "rest".
+std::vector<std::string_view> phases_of(const RecordedWork& work) {
+  constexpr std::string_view kRest = "rest";
+  std::vector<std::string_view> phases(work.items.size());
+  std::string_view phase = kRest;
+  for (std::size_t i = work.items.size(); i-- > 0;) {
+    if (const auto* mark = std::get_if<WorkMark>(&work.items[i].what)) {
+      const std::string_view name = mark->name;
+      const std::size_t dot = name.find('.');
+      const bool ends = dot != std::string_view::npos && !name.ends_with(".unfinished");
+      phase = ends ? name.substr(dot + 1) : kRest;
+    }
+    phases[i] = phase;
+  }
+  return phases;
+}
 
 /// The name that an item's work is listed under: its operator's, else what it is.
 std::string_view listed_as(const RecordedWork& work, const WorkItem& item) {
@@ -204,8 +256,11 @@ std::string_view listed_as(const RecordedWork& work, const WorkItem& item) {
 
 void sum_up(const RecordedWork& work, const RecordedPrices& prices, RecordedTime& time) {
   const ItemSeconds seconds = prices.seconds(Outlook::expected);
+  const std::vector<std::string_view> phases = phases_of(work);
+  Sums of_phases;
   Sums kinds;
   Sums operators;
+  ModuleSums modules(work);
   std::set<std::string> unknown;
   std::vector<bool> seen(work.operators.size());
   std::map<std::size_t, double> streams;
@@ -214,12 +269,15 @@ void sum_up(const RecordedWork& work, const RecordedPrices& prices, RecordedTime
     const WorkItem& item = work.items[i];
     if (!is_work(item)) continue;
     const RecordedCall& call = prices.calls()[i];
-    // An operator's kernels share one call; each product is one of its own.
+    // Each product is a call of its own.
     const bool shares = std::holds_alternative<RecordedKernel>(item.what) && item.op != 0;
     const bool is_first = !shares || !seen[item.op];
     if (shares) seen[item.op] = true;
-    kinds.add(name_of(call.kind), call, seconds.device[i], is_first);
-    operators.add(listed_as(work, item), call, seconds.device[i], is_first);
+    const Piece piece{call, seconds.device[i], is_first};
+    of_phases.add(phases[i], piece);
+    kinds.add(name_of(call.kind), piece);
+    operators.add(listed_as(work, item), piece);
+    modules.add(item.module, phases[i], piece);
     ++time.launches;
     time.host += Seconds(seconds.host[i]);
     if (is_first) time.flops += call.flops;
@@ -229,8 +287,11 @@ void sum_up(const RecordedWork& work, const RecordedPrices& prices, RecordedTime
     origins[{origin.provenance, origin.sibling}] += seconds.device[i];
   }
   for (const auto& [stream, busy] : streams) time.device = std::max(time.device, Seconds(busy));
+  time.phases = of_phases.in_order();
   time.kinds = kinds.sorted();
   time.operators = operators.sorted();
+  time.modules = work.modules;
+  time.module_times = std::move(modules).sorted();
   time.unknown.assign(unknown.begin(), unknown.end());
   const auto most =
       std::ranges::max_element(origins, {}, [](const auto& entry) { return entry.second; });

@@ -16,6 +16,12 @@
 
 namespace memest {
 
+/// A module of the program whose forward ran.
+struct RecordedModule {
+  std::string kind;  ///< its class: "Linear"
+  std::string name;  ///< in the outermost module: "model.layers.0.mlp"; of that one its class
+};
+
 /// Tensors of the device that are alike, as an operator takes or gives them.
 struct RecordedTensor {
   DType dtype = DType::fp32;
@@ -117,7 +123,9 @@ struct WorkMark {
 struct WorkItem {
   std::size_t thread = 0;  ///< of the host, that asked for it; the program's own is 0
   std::size_t stream = 0;
-  std::size_t op = 0;  ///< index into RecordedWork::operators
+  std::size_t op = 0;      ///< index into RecordedWork::operators
+  std::size_t module = 0;  ///< index into RecordedWork::modules, whose forward asked for it, or
+                           ///< made the node of the backward that did
   std::variant<RecordedKernel, RecordedProduct, RecordedMessage, RecordedCopy, EventRecorded,
                EventAwaited, HostWait, WorkMark>
       what;
@@ -128,6 +136,7 @@ struct RecordedWork {
   bool cut_off = false;  ///< there was more
   std::vector<std::string> kernels;
   std::vector<RecordedOperator> operators = {{.name = "?"}};  ///< the first stands for none
+  std::vector<RecordedModule> modules = {{}};                 ///< the first stands for none
   std::vector<WorkItem> items;
 };
 
