@@ -64,5 +64,31 @@ TEST_CASE("Sums of gradients move what PyTorch's engine was recorded to move") {
         16'540'237'824);
 }
 
+TEST_CASE("Sums of gradients of other families, and beside adapters, are those recorded") {
+  const std::string sizes =
+      "hidden_size: 1024, intermediate_size: 2816, num_hidden_layers: 3, num_attention_heads: 16, ";
+  const std::string trained = "seq_len: 512, micro_batch: 2, precision: bf16";
+  // Both branches read what the residual stream has, and a quarter of each head rotates.
+  CHECK(
+      bytes_of_sums("model_type: gpt_neox, vocab_size: 50304, max_position_embeddings: 2048, "
+                    "rotary_pct: 0.25, use_parallel_residual: true, tie_word_embeddings: false, " +
+                        sizes + "hidden_act: gelu",
+                    trained) == 94'371'840);
+  // Four norms a layer that read their input twice, and a tied table.
+  CHECK(
+      bytes_of_sums("model_type: gemma2, vocab_size: 32000, num_key_value_heads: 4, head_dim: 64, "
+                    "max_position_embeddings: 4096, sliding_window: 4096, "
+                    "query_pre_attn_scalar: 64, final_logit_softcapping: 30.0, "
+                    "attn_logit_softcapping: null, " +
+                        sizes + "tie_word_embeddings: true",
+                    trained) == 501'743'616);
+  // Each adapted projection's input has a user more; the tied table is frozen.
+  CHECK(bytes_of_sums("model_type: qwen2, vocab_size: 32000, num_key_value_heads: 4, "
+                      "max_position_embeddings: 4096, " +
+                          sizes + "tie_word_embeddings: true",
+                      trained + ", adapter: {lora: {rank: 16, targets: [q_proj, k_proj, v_proj, "
+                                "o_proj]}}") == 254'803'968);
+}
+
 }  // namespace
 }  // namespace memest
