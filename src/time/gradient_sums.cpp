@@ -168,11 +168,15 @@ class SumWriter {
     const double bytes = kTensorsOfSum * tensor.bytes().bytes(sizes_).as_double();
     sum.launches.backward += times;
     sum.backward.bytes += times * bytes;
-    for (; times > 0; --times) {
+    const auto add_call = [&](double part) {
       StreamShape shape{.op = StreamOp::add, .dtype = tensor.dtype};
-      shape.bytes = std::llround(std::min(times, 1.0) * bytes);
+      shape.bytes = std::llround(part * bytes);
       sum.backward_calls.emplace_back(shape);
-    }
+    };
+    const auto whole = static_cast<std::int64_t>(times);
+    for (std::int64_t i = 0; i < whole; ++i) add_call(1);
+    const double rest = times - static_cast<double>(whole);
+    if (rest > 0) add_call(rest);
   }
 
   const Graph& graph_;

@@ -44,9 +44,9 @@ PartCost& PartCost::operator-=(const PartCost& other) {
   return *this;
 }
 
-PassTimes OpCosts::of(std::size_t i) const {
-  const OpWork& op = work.ops[i];
-  const OpPrice& price = prices[i];
+PassTimes OpCosts::of(std::size_t index) const {
+  const OpWork& op = work.ops[index];
+  const OpPrice& price = prices[index];
   PassTimes passes;
   // A table made in the first forward is no part of a later step.
   if (op.op->once || op.executions == 0) return passes;

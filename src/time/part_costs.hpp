@@ -20,7 +20,7 @@ struct OpCosts {
   [[nodiscard]] PartCost of_sums_between_ends() const;
 
  private:
-  [[nodiscard]] PassTimes of(std::size_t op) const;
+  [[nodiscard]] PassTimes of(std::size_t index) const;
 };
 
 /// Makes each pass as long as the host takes to launch it, where that is longer. The host runs

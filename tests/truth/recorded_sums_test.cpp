@@ -37,8 +37,9 @@ double bytes_of_sums(const std::string& model, const std::string& training) {
   REQUIRE(job.ok());
   const auto graph = lower(job.value().model, policy_of(job.value()));
   REQUIRE(std::holds_alternative<Graph>(graph));
+  const StepWork work = work_of(std::get<Graph>(graph), job.value());
   double bytes = 0;
-  for (const OpWork& op : work_of(std::get<Graph>(graph), job.value()).ops) {
+  for (const OpWork& op : work.ops) {
     if (op.sums == GradientSums::none) continue;
     for (const KernelShape& call : op.backward_calls) {
       const auto& sum = std::get<StreamShape>(call);
