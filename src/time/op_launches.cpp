@@ -45,23 +45,10 @@ double backward_launches(const Op& op, const Block& block) {
   return made + (fills_first(op, block) ? 1 : 0);
 }
 
-/// Gradients of `op` that reach a tensor which has one: a kernel adds them (engine.cpp,
-/// InputBuffer::accumulate), but where the kernel that made it has. `reached`: by tensor.
-double sums_of(const Op& op, std::vector<bool>& reached) {
-  double sums = 0;
-  for (const InputGradient& gradient : op.gradients) {
-    if (reached[gradient.input] && gradient.reach != Reach::summed) ++sums;
-    reached[gradient.input] = true;
-  }
-  return sums;
-}
-
 }  // namespace
 
 void count_launches(StepWork& work, const Implementation& implementation) {
   const bool eager = implementation.compile == CompileScope::off;
-  std::vector<std::vector<bool>> reached;
-  for (const Block& block : work.graph->blocks) reached.emplace_back(block.tensors.size());
   for (OpWork& op : work.ops) {
     const Block& block = work.graph->blocks[op.block];
     const double times = times_of(*op.op, block);
@@ -69,8 +56,7 @@ void count_launches(StepWork& work, const Implementation& implementation) {
                    .backward = times * static_cast<double>(op.backward_calls.size())};
     if (eager) {
       op.launches.forward = std::max(op.launches.forward, forward_launches(*op.op));
-      op.launches.backward = std::max(op.launches.backward, backward_launches(*op.op, block)) +
-                             sums_of(*op.op, reached[op.block]);
+      op.launches.backward = std::max(op.launches.backward, backward_launches(*op.op, block));
     }
     op.launches.forward += static_cast<double>(op.forward_messages.size());
     op.launches.backward += static_cast<double>(op.backward_messages.size());

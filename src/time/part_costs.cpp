@@ -44,34 +44,43 @@ PartCost& PartCost::operator-=(const PartCost& other) {
   return *this;
 }
 
-std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<OpPrice>& prices,
-                                      Outlook outlook, double share) {
+PassTimes OpCosts::of(std::size_t index) const {
+  const OpWork& op = work.ops[index];
+  const OpPrice& price = prices[index];
+  PassTimes passes;
+  // A table made in the first forward is no part of a later step.
+  if (op.op->once || op.executions == 0) return passes;
+  const double forward = price.forward.at(outlook) / share + price.forward_messages.at(outlook);
+  passes.forward = forward;
+  passes.backward = price.backward.at(outlook) / share + price.backward_messages.at(outlook);
+  // Layers of a block may differ in whether they are recomputed: each gets the mean.
+  passes.recompute = op.recomputations / op.executions * forward +
+                     op.recasts / op.executions * price.casts.at(outlook) / share;
+  passes.weights = price.weights / share;
+  passes.launches.forward = op.launches.forward;
+  passes.launches.backward = op.launches.backward;
+  passes.launches.recompute =
+      (op.recomputations * op.launches.forward + op.recasts) / op.executions;
+  return passes;
+}
+
+std::vector<PartCost> OpCosts::of_blocks() const {
   std::vector<PartCost> costs(work.weights.size());
-  for (std::size_t i = 0; i < prices.size(); ++i) {
-    const OpWork& op = work.ops[i];
-    // A table made in the first forward is no part of a later step.
-    if (op.op->once || op.executions == 0) continue;
-    PassTimes& passes = costs[op.block].passes;
-    const double forward =
-        prices[i].forward.at(outlook) / share + prices[i].forward_messages.at(outlook);
-    passes.forward += forward;
-    passes.backward +=
-        prices[i].backward.at(outlook) / share + prices[i].backward_messages.at(outlook);
-    // Layers of a block may differ in whether they are recomputed: each gets the mean.
-    passes.recompute += op.recomputations / op.executions * forward +
-                        op.recasts / op.executions * prices[i].casts.at(outlook) / share;
-    passes.weights += prices[i].weights / share;
-    passes.launches.forward += op.launches.forward;
-    passes.launches.backward += op.launches.backward;
-    passes.launches.recompute +=
-        (op.recomputations * op.launches.forward + op.recasts) / op.executions;
-  }
+  for (std::size_t i = 0; i < prices.size(); ++i) costs[work.ops[i].block].passes += of(i);
   for (std::size_t block = 0; block < costs.size(); ++block) {
     costs[block].weights = work.weights[block].all;
     costs[block].trained = work.weights[block].trained;
     costs[block].trained_experts = work.weights[block].trained_experts;
   }
   return costs;
+}
+
+PartCost OpCosts::of_sums_between_ends() const {
+  PartCost cost;
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    if (work.ops[i].sums == GradientSums::of_ends) cost.passes += of(i);
+  }
+  return cost;
 }
 
 void wait_for_launches(PassTimes& passes, const LaunchRates& rates, Outlook outlook) {

@@ -8,9 +8,20 @@
 
 namespace memest {
 
-/// Costs of one execution of each block. `share`: of a step that kernels explain.
-std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<OpPrice>& prices,
-                                      Outlook outlook, double share);
+struct OpCosts {
+  const StepWork& work;
+  const std::vector<OpPrice>& prices;
+  Outlook outlook;
+  double share;  ///< of a step that kernels explain
+
+  /// The costs of one execution of each block.
+  [[nodiscard]] std::vector<PartCost> of_blocks() const;
+  /// The part of them that no stage of a pipeline runs.
+  [[nodiscard]] PartCost of_sums_between_ends() const;
+
+ private:
+  [[nodiscard]] PassTimes of(std::size_t index) const;
+};
 
 /// Makes each pass as long as the host takes to launch it, where that is longer. The host runs
 /// ahead of kernels that take longer than their launches, and is waited for by others; the

@@ -57,6 +57,7 @@ class StepAccount {
   StepAccount(const PricedModel& model, const Parallelism& parallelism, std::int64_t micro_steps)
       : model_(model),
         parallelism_(parallelism),
+        sharding_(sharding_of(*model.job_->training, parallelism)),
         split_(model.split_of(parallelism)),
         step_{parallelism.schedule, parallelism.pipeline, parallelism.virtual_stages, micro_steps} {
     if (static_cast<std::size_t>(count()) > kFewStages) {
@@ -172,6 +173,8 @@ class StepAccount {
     result.products = shared * model_.products_.seconds / model_.share_;
     result.product_flops = shared * model_.products_.flops;
     result.product_bytes = shared * model_.products_.bytes;
+    result.accumulation =
+        streamed(StreamOp::add, (micro_steps() - 1) * accumulated_bytes(most.trained));
     if (!parallelism_.offload.optimizer) {
       result.optimizer = streamed(StreamOp::adamw, optimizer_bytes);
       result.clipping = streamed(StreamOp::scale, clipping_bytes);
@@ -184,6 +187,23 @@ class StepAccount {
         *work.graph, *model_.job_->training, {layers.forward, layers.backward}};
     result.host +=
         micro_steps() * offloaded_layer_seconds(offloaded, model_.links_->laws(), model_.outlook_);
+  }
+
+  /// The traffic of a micro-step behind the first, whose gradients stay as they are: AccumulateGrad
+  /// reads them and those before, and writes the sums. FSDP adds up what it has reduced. DeepSpeed,
+  /// Megatron and nanotron have buffers of their own.
+  [[nodiscard]] double accumulated_bytes(double trained) const {
+    constexpr double kTensors = 3;
+    const TrainingSpec& training = *model_.job_->training;
+    if (row_of(training.implementation.framework).gradient_buffer ||
+        std::holds_alternative<DeepSpeedZero>(sharding_)) {
+      return 0;
+    }
+    const auto* const flat = std::get_if<FlatShards>(&sharding_);
+    const bool whole = zero_stage_of(sharding_) < ZeroStage::optimizer_gradients ||
+                       (flat != nullptr && flat->no_sync);
+    return kTensors * trained * static_cast<double>(size_of(training.recipe.gradients)) /
+           (whole ? 1 : shards());
   }
 
   /// Adds the optimizer's and the clipping's traffic, where the host does them.
@@ -244,8 +264,7 @@ class StepAccount {
 
   /// Ranks that share the optimizer's states.
   [[nodiscard]] double shards() const {
-    const Sharding sharding = sharding_of(*model_.job_->training, parallelism_);
-    const bool whole = zero_stage_of(sharding) == ZeroStage::none;
+    const bool whole = zero_stage_of(sharding_) == ZeroStage::none;
     return whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
   }
 
@@ -259,6 +278,7 @@ class StepAccount {
 
   const PricedModel& model_;
   const Parallelism& parallelism_;
+  Sharding sharding_;
   StageSplit split_;
   PipelineStep step_;
   double send_ = 0;    ///< that a rank waits for
@@ -272,7 +292,9 @@ PricedModel::PricedModel(const PricedWork& priced, const Job& job, const Links& 
     : work_(&priced.work), job_(&job), links_(&links), outlook_(outlook) {
   const auto& [work, prices] = priced;
   share_ = step_share(platform_of(job), outlook);
-  const std::vector<PartCost> blocks = costs_of_blocks(work, prices, outlook, share_);
+  const OpCosts costs{work, prices, outlook, share_};
+  const std::vector<PartCost> blocks = costs.of_blocks();
+  between_ends_ = costs.of_sums_between_ends();
   // Prefix sums over the layers: any stage is a difference of two of them, in constant time.
   before_ = {PartCost{}};
   for (const BlockRun& run : work.graph->order) {
@@ -333,6 +355,7 @@ PartCost PricedModel::stage(const StageSplit& split, std::int64_t index) const {
     part.passes.launches.recompute *= more;
   }
   if (index == 0) part += front_;
+  if (index == 0 && split.stages() > 1) part -= between_ends_;
   if (index + 1 == split.stages()) part += back_;
   wait_for_launches(part.passes, launch_rates(job_->training->implementation.compile), outlook_);
   return part;

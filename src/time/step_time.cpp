@@ -156,14 +156,14 @@ void add_waiting(OpTimes& times, const std::vector<MessageWork>& messages, const
 void add_ops(OpTimes& times, const StepPlace& place, const std::vector<RankRuns>& of_blocks) {
   for (std::size_t i = 0; i < place.prices.size(); ++i) {
     const OpWork& op = place.work.ops[i];
-    if (op.op->once) continue;
+    const bool is_sent = op.sums == GradientSums::of_ends && place.job.parallelism.pipeline > 1;
+    if (op.op->once || is_sent) continue;
     const RankRuns& runs = of_blocks[op.block];
     times.add(time_of_op(op, place, place.prices[i], runs));
-    const double steps = place.work.micro_steps;
-    add_waiting(times, op.forward_messages, place.prices[i].forward_messages,
-                steps * (runs.forward + recomputed_of(op.recomputations, op, runs)));
-    add_waiting(times, op.backward_messages, place.prices[i].backward_messages,
-                steps * runs.forward);
+    const double backward = place.work.micro_steps * runs.forward;
+    const double again = place.work.micro_steps * recomputed_of(op.recomputations, op, runs);
+    add_waiting(times, op.forward_messages, place.prices[i].forward_messages, backward + again);
+    add_waiting(times, op.backward_messages, place.prices[i].backward_messages, backward);
   }
 }
 
@@ -201,6 +201,7 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
   add_update("step", StreamOp::adamw, step.optimizer);
   add_products(times, place, step);
   add_update("clipping", StreamOp::scale, step.clipping);
+  add_update("sums of micro-steps", StreamOp::add, step.accumulation);
   if (step.host > 0) {
     times.add_messages("host", "transfers", step.host,
                        place.links.laws().price(TransferShape{}).origin);

@@ -7,6 +7,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
+#include "time/gradient_sums.hpp"
 #include "time/laws/calls.hpp"
 #include "time/op_launches.hpp"
 #include "time/optimizer_products.hpp"
@@ -213,6 +214,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
     }
   }
   count_launches(work, training.implementation);
+  for (OpWork& sums : gradient_sums(graph, sizes, executions)) work.ops.push_back(std::move(sums));
   return work;
 }
 

@@ -61,16 +61,6 @@ TEST_CASE("A compiled operation launches what it calls") {
   CHECK(launches_of(scaling(), CompileScope::blocks).backward == 1);
 }
 
-TEST_CASE("A gradient that reaches a tensor behind another is added by a kernel") {
-  Op op = scaling();
-  op.gradients = {{0, 1}};
-  CHECK(launches_of(op).backward == 2);
-  op.gradients.push_back({0, 1});
-  CHECK(launches_of(op).backward == 3);
-  op.gradients.back().reach = Reach::summed;
-  CHECK(launches_of(op).backward == 2);
-}
-
 TEST_CASE("Grouped products over weights apart are a call for each of them") {
   Op op = linear_op("experts", 0, 1);
   const OpLaunches one = launches_of(op);

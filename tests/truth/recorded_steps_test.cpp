@@ -59,10 +59,10 @@ TEST_CASE("seconds of Megatron's recorded steps over tensor, pipeline and data p
 TEST_CASE("seconds of steps on one H200, whose products' law saw some of their shapes") {
   const std::vector<double> errors = errors_of_steps("h200.", "device.records.jsonl.gz");
   REQUIRE(errors.size() == 35);
-  CHECK(errors[11] <= 0.03);
+  CHECK(errors[11] <= 0.035);
   CHECK(errors[17] <= 0.07);
   // The others wait for the host, a virtual machine that launches at half the usual rate.
-  CHECK(errors[24] <= 0.20);
+  CHECK(errors[24] <= 0.18);
 }
 
 TEST_CASE("No step of a model with images is faster than its GPU, or endless") {

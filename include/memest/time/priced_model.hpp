@@ -65,6 +65,7 @@ struct StepSeconds {
   double optimizer = 0;      ///< on the host where it is offloaded
   double products = 0;       ///< of the optimizer step, where it computes more than it moves
   double clipping = 0;       ///< and zeroing of gradients
+  double accumulation = 0;   ///< of gradients over micro-steps
   double loading = 0;        ///< that the step waits for its batches
   double product_flops = 0;  ///< of `products`
   double product_bytes = 0;
@@ -75,7 +76,7 @@ struct StepSeconds {
   /// Without waiting for batches.
   [[nodiscard]] double computed() const {
     return passes() + sends + bubble + gradients + embeddings + weights + host + optimizer +
-           products + clipping;
+           products + clipping + accumulation;
   }
   [[nodiscard]] double total() const { return computed() + loading; }
 };
@@ -121,6 +122,7 @@ class PricedModel {
   std::vector<PartCost> before_;  ///< of the first n layers, for n from 0 on
   PartCost front_;                ///< everything before the layers
   PartCost back_;                 ///< and everything behind
+  PartCost between_ends_;         ///< what of both no stage of several runs
   double tied_ = 0;               ///< parameters of the table that is the head too
   ProductCost products_;          ///< of the optimizer step over all parameters
   CheckpointPlan checkpoints_;

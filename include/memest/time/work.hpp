@@ -35,10 +35,18 @@ struct OpLaunches {
   double backward = 0;
 };
 
+/// Which sums of autograd's these are, beside the graph's operations.
+enum class GradientSums : std::uint8_t {
+  none,      ///< an operation of the graph
+  of_block,  ///< of tensors that several operations read
+  of_ends    ///< of a weight that both ends of the model hold: no stage of a pipeline has both
+};
+
 /// An operation over one micro-step of one rank.
 struct OpWork {
-  std::size_t block = 0;      ///< index into Graph::blocks
-  const Op* op = nullptr;     ///< into the graph, which outlives this
+  std::size_t block = 0;   ///< index into Graph::blocks
+  const Op* op = nullptr;  ///< into the graph, which outlives this; of sums a constant
+  GradientSums sums = GradientSums::none;
   double executions = 0;      ///< of the forward, and of the backward: one a layer
   double recomputations = 0;  ///< of the forward, inside the backward pass, in a single stage
   double recasts = 0;         ///< the same of its first call alone, which casts its operands
@@ -69,7 +77,7 @@ struct OptimizerProduct {
 /// data parallelism.
 struct StepWork {
   const Graph* graph = nullptr;
-  std::vector<OpWork> ops;  ///< of one micro-step, in graph order
+  std::vector<OpWork> ops;  ///< of one micro-step, in graph order; behind them sums of gradients
   double micro_steps = 1;
   double units = 1;  ///< layers that ZeRO 3 gathers one after another
   double parameters = 0;

@@ -52,6 +52,8 @@ class StepPricing {
     double kernels = 0;
     for (std::size_t i = 0; i < prices_.size(); ++i) {
       const OpWork& op = work_.ops[i];
+      // Sums of gradients are no operations of a schedule: they are spread over all.
+      if (op.sums != GradientSums::none) break;
       if (first_of_block_.size() <= op.block) first_of_block_.push_back(i);
       kernels += op.executions * (prices_[i].forward.expected + prices_[i].backward.expected);
     }

@@ -145,6 +145,17 @@ class ExpertsWriter {
                                     .even = batched_});
   }
 
+  /// Emits a masked_fill: a clone that masked_fill_ writes into (aten/src/ATen/native/
+  /// TensorAdvancedIndexing.cpp), in the backward as well.
+  void emit_mask(Op op) {
+    const Expr cloned = Expr(2) * block_.tensor(op.inputs.front()).bytes();
+    const bool in_place = block_.tensor(op.outputs.front()).storage != op.outputs.front();
+    block_.emit(std::move(op));
+    Op& emitted = block_.ops().back();
+    if (!in_place) emitted.forward.bytes += cloned;
+    if (!emitted.backward.bytes.is_zero()) emitted.backward.bytes += cloned;
+  }
+
   Op mask_of(std::string_view name, TensorId x, TensorId out, TensorId mask) {
     Op op;
     op.kind = OpKind::mask;
@@ -161,13 +172,13 @@ class ExpertsWriter {
   TensorId masked(Place place, TensorId x, TensorId mask) {
     const Expr width = block_.tensor(x).shape.back();
     const TensorId out = block_.make(place, {pairs_, width}, block_.dtype_of(x));
-    block_.emit(mask_of(place.op, x, out, mask));
+    emit_mask(mask_of(place.op, x, out, mask));
     return out;
   }
 
   TensorId masked_in_place(TensorId x, TensorId mask) {
     const TensorId out = block_.alias({"pairs", "masked tokens"}, x, block_.tensor(x).shape);
-    block_.emit(mask_of("pairs", x, out, mask));
+    emit_mask(mask_of("pairs", x, out, mask));
     return out;
   }
 

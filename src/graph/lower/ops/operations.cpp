@@ -208,6 +208,10 @@ TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId righ
   }
   if (block.needs_gradient(right)) give_settled(block, backward, right, of_right);
   block.emit(std::move(op));
+  // Each operand's gradient is a kernel of its own, which reads the output's.
+  if (block.needs_gradient(left) && block.needs_gradient(right)) {
+    block.ops().back().backward.bytes += block.tensor(out).bytes();
+  }
   return out;
 }
 

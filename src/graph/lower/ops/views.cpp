@@ -51,6 +51,10 @@ std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId
   // SliceBackward0 writes its part into zeros.
   backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));
+  // The zeros are written whole before, and the part is written into them.
+  if (outputs.size() == 1 && block.needs_gradient(x)) {
+    block.ops().back().backward.bytes += block.tensor(outputs.front()).bytes();
+  }
   return outputs;
 }
 
