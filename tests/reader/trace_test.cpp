@@ -152,6 +152,8 @@ TEST_CASE("a line of work that says too little, or names what no line has told, 
         "the numbers of operators count up, and the next is 1");
   CHECK(mistake_of("w o 1 aten::add bf16[4,x] > bf16[4]") ==
         "expected a tensor as bf16[4,64], a number or -, not 'bf16[4,x]'");
+  CHECK(mistake_of("w o 1 aten::add bf16[9223372036854775807,2]") ==
+        "expected a tensor as bf16[4,64], a number or -, not 'bf16[9223372036854775807,2]'");
   CHECK(mistake_of("w m 0 0 0 d2d -4") == "expected a whole number, not '-4'");
   CHECK(mistake_of("w g 0 0 0 99 14 nt 1 1 1 1") == "unknown type of cudaDataType_t '99'");
   CHECK(mistake_of("w g 0 0 0 14 14 xy 1 1 1 1") == "a layout is tn, nn or nt, not 'xy'");

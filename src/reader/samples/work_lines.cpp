@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "memest/units/int128.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -70,7 +69,9 @@ std::optional<RecordedTensor> tensor_of(std::string_view text) {
     const auto number = whole_number(size, kMost);
     if (!number) return {};
     tensor.shape.push_back(*number);
-    if (!repeats) tensor.stored = checked_multiply(tensor.stored, *number);
+    if (repeats) continue;
+    if (*number > 0 && tensor.stored > kMost / *number) return {};
+    tensor.stored *= *number;
   }
   return tensor;
 }
