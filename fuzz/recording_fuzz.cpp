@@ -43,6 +43,15 @@ void use(const Recording& recording) {
   }
 }
 
+/// The work of a family's step where it was held out.
+void use(const RecordedFamily& family) {
+  static const Hardware hardware = an_h100();
+  try {
+    time_of(work_at(family, family.held_out), hardware, {});
+  } catch (const OverflowError&) {
+  }
+}
+
 template <class Read>
 void tell(const Checked<Read>& read) {
   expect(read.ok() || !render(read.diagnostics(), {}).empty(), "a refusal that says nothing");
@@ -61,6 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Checked<RecordedFamily> family = read_family(source);
   tell(family);
   if (!family.ok()) return 0;
+  use(family.value());
   const std::string written = write_family(family.value());
   const Checked<RecordedFamily> again =
       read_family(std::make_shared<const SourceText>(SourceText{"again.memrec", written}));

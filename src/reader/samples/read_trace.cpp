@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "reader/job/read_allocator.hpp"
-#include "reader/samples/family_lines.hpp"
+#include "reader/recorded/family_lines.hpp"
 #include "reader/samples/snapshot.hpp"
 #include "reader/samples/trace_modules.hpp"
 #include "reader/samples/trace_operations.hpp"

@@ -1,4 +1,4 @@
-#include "reader/samples/varied_lines.hpp"
+#include "reader/recorded/varied_lines.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -2,8 +2,8 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/reader/family_text.hpp"
-#include "reader/samples/family_lines.hpp"
-#include "reader/samples/varied_lines.hpp"
+#include "reader/recorded/family_lines.hpp"
+#include "reader/recorded/varied_lines.hpp"
 
 namespace memest {
 namespace {
