@@ -135,7 +135,7 @@ ExitCode code_of(const std::vector<Largest>& answers) {
 std::optional<Outcome> plan_recorded(const Arguments& arguments, const Surroundings& surroundings) {
   Arguments any = arguments;  // plan takes several GPUs and counts, a recording no count
   any.gpus.clear();
-  if (any.counts.size() > 1) any.counts.resize(1);
+  if (!any.counts.empty()) any.counts = {any.counts.front()};
   const auto job = find_recorded(any, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
   if (!job.value()) return std::nullopt;
