@@ -16,19 +16,14 @@ class Allocated {
 
   /// Whether the event allocates or frees.
   bool pass(const TraceEvent& event) {
+    const bool allocates = event.kind == TraceEventKind::allocate;
+    const bool frees =
+        event.kind == TraceEventKind::free || event.kind == TraceEventKind::free_when_done;
+    if (!allocates && !frees) return false;
     const auto number = static_cast<std::size_t>(event.number);
-    switch (event.kind) {
-      case TraceEventKind::allocate:
-        alive_[number] = true;
-        return true;
-      case TraceEventKind::free:
-      case TraceEventKind::free_when_done:
-        if (!alive_[number]) return false;
-        alive_[number] = false;
-        return true;
-      default:
-        return false;
-    }
+    if (alive_[number] == allocates) return false;
+    alive_[number] = allocates;
+    return true;
   }
 
  private:

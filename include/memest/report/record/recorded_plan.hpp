@@ -24,7 +24,7 @@ struct RankedRun {
 struct RecordedPlan {
   std::string open;  ///< the number that was left open; empty: none was
   Objective objective = Objective::money;
-  std::vector<RankedRun> runs;
+  std::vector<RankedRun> runs = {};
 };
 
 /// The best by the objective first; of money and time those for which it is not known behind the
