@@ -24,8 +24,8 @@ struct CurvePhase {
 struct DrawnCurve {
   std::span<const CoursePoint> points;  ///< must outlive the figure
   std::uint32_t peak = 0;               ///< the event behind which most is allocated
-  Bytes allocated;                      ///< there
-  std::vector<CurvePhase> phases;
+  Bytes allocated = {};                 ///< there
+  std::vector<CurvePhase> phases = {};
   std::int64_t micro_steps = 1;  ///< of a step, of which fewer may be drawn
 };
 

@@ -183,7 +183,7 @@ class Sums {
   void add(std::string_view name, const Piece& piece) {
     const auto [found, is_new] = places_.try_emplace(name, sums_.size());
     if (is_new) {
-      sums_.push_back({.name = std::string(name)});
+      sums_.emplace_back().name = name;
       longest_.push_back(-1);
     }
     add_piece(piece, sums_[found->second]);
