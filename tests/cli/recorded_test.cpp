@@ -114,6 +114,36 @@ TEST_CASE("diff sets two recordings beside each other, and a run beside its spec
   CHECK_THAT(full.out, ContainsSubstring("ran_out.memrec.gz runs out of memory"));
 }
 
+TEST_CASE(
+    "mistakes in a spec of a recording have their place, and what takes none says what does") {
+  const auto error = [](const std::string& text) {
+    const Ran ran = run_shell("cd $(mktemp -d) && printf '" + text +
+                              "' > job.yaml && memest estimate job.yaml");
+    CHECK(ran.code == 2);
+    return ran.err;
+  };
+  CHECK(error("recording: gone.memrec\\n") ==
+        "job.yaml:1:12: error: cannot open 'gone.memrec': No such file or directory\n"
+        "  1 | recording: gone.memrec\n"
+        "    |            ^~~~~~~~~~~\n"
+        "    = hint: a path is relative to the file that names it\n");
+  CHECK_THAT(error("recording: job.yaml\\nat: {batch: x}\\n"),
+             ContainsSubstring("this is no allocator trace"));
+  const Ran size = run_shell(
+      "cd $(mktemp -d) && cp \"$OLDPWD/tests/record/family.memrec\" . && printf "
+      "'recording: family.memrec\\nat: {batch: x, seq: 4}\\n' > job.yaml && memest "
+      "estimate job.yaml");
+  CHECK_THAT(size.err,
+             ContainsSubstring("job.yaml:2:13: error: a size is a whole number from 1 to 2^40"));
+  for (const std::string command : {"explain ", "fit ", "export --to accelerate "}) {
+    CHECK_THAT(run_shell("memest " + command + kFamily).err,
+               ContainsSubstring("this is a recorded run, no spec"));
+  }
+  CHECK(run_shell("memest plan " + kWorked + "--tokens 1B").err ==
+        "error: --tokens is for the plan of a spec, and this is a recorded run\n"
+        "    = hint: the number that --at leaves open is searched\n");
+}
+
 TEST_CASE("what a recording does not tell is refused by name") {
   CHECK_THAT(run_shell("memest timeline " + kWorked + "--pack x").err,
              ContainsSubstring("--pack is for the timeline of a spec"));

@@ -131,6 +131,16 @@ ExitCode code_of(const std::vector<Largest>& answers) {
   return std::ranges::all_of(answers, is_unknown) ? ExitCode::not_known : ExitCode::no;
 }
 
+/// A flag that asks for more than a recording tells; empty where none does.
+std::string flag_of_specs(const Arguments& arguments) {
+  if (arguments.largest) return "--largest";
+  if (arguments.tokens) return "--tokens";
+  if (arguments.within) return "--within";
+  if (arguments.front) return "--front";
+  if (arguments.explain_choice) return "--explain-choice";
+  return arguments.implementations.empty() ? "" : "--implementation";
+}
+
 /// A recorded run on each GPU; nothing where the words name none.
 std::optional<Outcome> plan_recorded(const Arguments& arguments, const Surroundings& surroundings) {
   Arguments any = arguments;  // plan takes several GPUs and counts, a recording no count
@@ -139,6 +149,10 @@ std::optional<Outcome> plan_recorded(const Arguments& arguments, const Surroundi
   const auto job = find_recorded(any, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
   if (!job.value()) return std::nullopt;
+  if (const std::string flag = flag_of_specs(arguments); !flag.empty()) {
+    return refused({mistake(flag + " is for the plan of a spec, and this is a recorded run",
+                            "the number that --at leaves open is searched")});
+  }
   const RecordedJob& recorded = *job.value();
   const GpuSpec* own = recorded.names_gpu ? &recorded.hardware.gpu : nullptr;
   auto considered = gpus_to_consider(arguments, own);

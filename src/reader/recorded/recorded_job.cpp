@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/family_text.hpp"
 #include "reader/export/job_keys.hpp"
@@ -31,11 +32,26 @@ std::shared_ptr<const SourceText> spec_of(const std::string& recording) {
 }
 
 /// "batch=8" of each member, as --at has it.
-std::vector<std::string> sizes_of(const Value* at) {
+std::vector<std::string> sizes_of(const Value* at, Diagnostics& diagnostics) {
   std::vector<std::string> sizes;
   if (at == nullptr) return sizes;
-  for (const Member& member : at->members) sizes.push_back(member.key + "=" + member.value.text);
+  for (const Member& member : at->members) {
+    sizes.push_back(member.key + "=" + member.value.text);
+    if (member.value.kind == ValueKind::scalar && parse_size_value(sizes.back())) continue;
+    diagnostics.push_back(error_at(member.value.span, "a size is a whole number from 1 to 2^40",
+                                   "as in {batch: 8, seq: 1024}"));
+  }
   return sizes;
+}
+
+/// A path inside of a spec is part of the spec, so its mistake has a place there.
+Checked<std::variant<Recording, RecordedFamily>> read_named(const Value& written,
+                                                            const std::string& path) {
+  try {
+    return read_recording_or_family(path);
+  } catch (const EnvironmentError& error) {
+    return error_at(written.span, error.what(), "a path is relative to the file that names it");
+  }
 }
 
 /// The GPU that stood there, where nothing names another.
@@ -64,10 +80,10 @@ Checked<RecordedJob> read_recorded(Value root) {
   RecordedJob recorded;
   const Value& written = *root.find(kRecordingKey);
   recorded.file = path_beside(written.span, written.text);
-  auto read = read_recording_or_family(recorded.file);
+  recorded.at = sizes_of(root.find("at"), diagnostics);
+  auto read = read_named(written, recorded.file);
   if (!read.ok()) return read.diagnostics();
   recorded.recorded = std::move(read).value();
-  recorded.at = sizes_of(root.find("at"));
   recorded.names_gpu = find_path(root, "hardware.gpu") != nullptr;
   fall_back(recorded, root);
   Job job;

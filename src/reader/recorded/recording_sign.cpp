@@ -19,11 +19,15 @@ bool names_recording(std::string_view text) {
 }
 
 RecordingSign sign_in(std::string_view text) {
-  if (text.starts_with(kTraceBegins) || is_pickle(text)) return RecordingSign::recording;
+  if (is_recording(text)) return RecordingSign::recording;
   return names_recording(text) ? RecordingSign::spec : RecordingSign::none;
 }
 
 }  // namespace
+
+bool is_recording(std::string_view text) {
+  return text.starts_with(kTraceBegins) || is_pickle(text);
+}
 
 RecordingSign sign_of(const std::string& file, const ReadRequest& request) {
   if (const SourcePointer text = find_text(request, file)) return sign_in(text->text);

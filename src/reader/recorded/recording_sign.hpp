@@ -18,6 +18,9 @@ enum class RecordingSign : std::uint8_t {
   spec        ///< a text with a line that begins with `recording:`
 };
 
+/// Whether a text begins as an allocator trace or as PyTorch's memory snapshot.
+bool is_recording(std::string_view text);
+
 /// The sign of a file that a request names: of its texts, else of a regular file. A pipe, which can
 /// be read once, is none.
 RecordingSign sign_of(const std::string& file, const ReadRequest& request);

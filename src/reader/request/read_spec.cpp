@@ -11,6 +11,7 @@
 #include "reader/catalog/named_texts.hpp"
 #include "reader/foreign/dialects.hpp"
 #include "reader/keys/foreign.hpp"
+#include "reader/recorded/recording_sign.hpp"
 #include "reader/request/free_key.hpp"
 #include "reader/request/gpus_of_flag.hpp"
 #include "reader/request/join_files.hpp"
@@ -57,6 +58,10 @@ Diagnostic unknown_form(const SourcePointer& source) {
 
 /// The tree of a spec, or of another program's file.
 Checked<RequestFile> read_text(const SourcePointer& source) {
+  if (is_recording(source->text)) {
+    return error_at({source, 0, 0, 0}, "this is a recorded run, no spec",
+                    "estimate, plan, timeline, roofline, check, diff and replay take a file of it");
+  }
   Checked<Value> tree = parse_foreign(source);
   if (!tree.ok()) return tree.diagnostics();
   const Syntax syntax = syntax_of(source->name);
