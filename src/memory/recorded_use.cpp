@@ -79,11 +79,16 @@ std::string phase_of(const AllocatorTrace& trace, std::size_t event) {
   return "";
 }
 
-RecordedMoment peak_moment(const AllocatorTrace& trace) {
-  const std::size_t peak = peak_event(trace);
+RecordedMoment moment_behind(const AllocatorTrace& trace, std::size_t event) {
   Holdings holdings(trace);
-  for (std::size_t i = 0; i <= peak && i < trace.events.size(); ++i) holdings.pass(trace.events[i]);
-  return {phase_of(trace, peak), holdings.sum(), uses_of(trace, holdings.sizes())};
+  for (std::size_t i = 0; i <= event && i < trace.events.size(); ++i) {
+    holdings.pass(trace.events[i]);
+  }
+  return {phase_of(trace, event), holdings.sum(), uses_of(trace, holdings.sizes())};
+}
+
+RecordedMoment peak_moment(const AllocatorTrace& trace) {
+  return moment_behind(trace, peak_event(trace));
 }
 
 std::vector<PlaceGrowth> growing_places(const AllocatorTrace& trace) {

@@ -1,5 +1,7 @@
 #include "memest/spec/allocator_trace.hpp"
 
+#include <algorithm>
+
 namespace memest {
 
 // torch.cuda.memory_stats(): allocated_bytes.all.current and .peak, segment.all.current,
@@ -32,6 +34,13 @@ std::string_view name_of(TracedStatistic statistic) {
       return "ooms";
   }
   return "";
+}
+
+bool is_whole(const Recording& recording) {
+  if (recording.exit_code) return *recording.exit_code == 0;
+  return std::ranges::none_of(recording.trace.events, [](const TraceEvent& event) {
+    return event.kind == TraceEventKind::out_of_memory;
+  });
 }
 
 }  // namespace memest

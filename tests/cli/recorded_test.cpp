@@ -114,6 +114,31 @@ TEST_CASE("diff sets two recordings beside each other, and a run beside its spec
   CHECK_THAT(full.out, ContainsSubstring("ran_out.memrec.gz runs out of memory"));
 }
 
+TEST_CASE("a program that failed when it was recorded fits nothing that is known") {
+  const std::string failed = "tests/record/ran_out.memrec.gz";
+  for (const std::string command : {"estimate ", "check ", "timeline ", "plan "}) {
+    const Ran ran = run_shell("memest " + command + failed + " --gpu h100-sxm-80gb");
+    INFO(command);
+    CHECK(ran.code == 4);
+    CHECK_THAT(ran.out, ContainsSubstring("what its rest asks for"));
+  }
+  CHECK(run_shell("memest replay " + failed + " --memory 24GiB").code == 4);
+  CHECK(run_shell("memest estimate " + failed + " --gpu l4 --set hardware.memory=100MiB").code ==
+        1);
+}
+
+TEST_CASE("the device that was recorded is asked about, and no GPU has more than it has") {
+  const std::string small =
+      "d=$(mktemp) && sed 's/# total: .*/# total: 700000000/' tests/record/family.memrec > $d && "
+      "memest estimate $d --at batch=5 --at seq=896 ";
+  CHECK(run_shell(small).code == 1);
+  CHECK(run_shell(small + "--gpu l4").code == 0);
+  const json large = answer_of("estimate " + kFamily +
+                               "--at batch=5 --at seq=896 --gpu l4 --set hardware.memory=75GiB");
+  const json own = answer_of("estimate " + kFamily + "--at batch=5 --at seq=896 --gpu l4");
+  CHECK(large["played"][0]["available_bytes"] == own["played"][0]["available_bytes"]);
+}
+
 TEST_CASE(
     "mistakes in a spec of a recording have their place, and what takes none says what does") {
   const auto error = [](const std::string& text) {

@@ -76,6 +76,11 @@ TEST_CASE("lines part where a word, their number or the held-out point has anoth
     return std::vector<std::string>{"w m x[" + text(std::int64_t{1} << (b + s / 128)) + "]"};
   });
   CHECK(jagged.first == "w m x[64]");
+  // A number that decides what waits for what is no argument that may be left open.
+  const PartedLines event = parted([](std::int64_t b, std::int64_t s) {
+    return std::vector<std::string>{"w e " + text(std::int64_t{1} << (b + s / 128)) + " 0"};
+  });
+  CHECK(event.first == "w e 64 0");
   const PartedLines held_out = parted([](std::int64_t b, std::int64_t s) {
     return std::vector<std::string>{"w m " + text(b * s + (b == 3 && s == 640 ? 8 : 0))};
   });

@@ -18,6 +18,7 @@ RecordedNeeds needs_of(std::int64_t reserved) {
   time.flops = Flops(4'000'000);
   return {.capacity = Bytes(16 * kGib),
           .fits = true,
+          .whole = true,
           .allocated = Bytes(reserved - kGib),
           .reserved = Bytes(reserved),
           .context = Bytes(kGib / 2),
@@ -60,7 +61,23 @@ TEST_CASE("a run that is not granted is over its capacity, whatever it takes els
   Budget budget;
   budget.step_time = Seconds(1);
   CHECK(hold_to_budget(budget, needs).front().sentence ==
-        "the recording says no GPU: --gpu NAME does");
+        "no step's work is recorded, or there is no GPU to time it on");
+}
+
+TEST_CASE("a program that failed where it was recorded is within nothing, and over what it took") {
+  RecordedNeeds needs = needs_of(8 * kGib);
+  needs.whole = false;
+  Budget budget;
+  budget.memory = Bytes(12 * kGib);
+  CHECK(status_of(budget, BudgetItem::capacity, needs) == BudgetStatus::unavailable);
+  CHECK(status_of(budget, BudgetItem::memory, needs) == BudgetStatus::unavailable);
+  budget.memory = Bytes(4 * kGib);
+  CHECK(status_of(budget, BudgetItem::memory, needs) == BudgetStatus::over);
+  needs.fits = false;
+  CHECK(status_of(budget, BudgetItem::capacity, needs) == BudgetStatus::over);
+  needs.fits = true;
+  needs.capacity.reset();
+  CHECK(status_of({}, BudgetItem::memory, needs) == BudgetStatus::unavailable);
 }
 
 TEST_CASE("a lock keeps what a recorded run needs, and tells what moved") {

@@ -106,6 +106,11 @@ TEST_CASE("a recording's work is compared without what sizes change of its kerne
   CHECK(work->kernels == std::vector<std::string>{"a", "b"});
   CHECK(work->lines == std::vector<std::string>{"w k 0 0 2 0 0 0 0 0", "w k 0 0 3 0 0 0 0 0",
                                                 "w k 0 0 3 1 0 0 0 0"});
+  // Events are numbered as they are recorded: a handle that is taken again is another event.
+  const auto events = comparable_work(
+      "# work: step2\nw e 7 1\nw t 7 0\nw e 3 0\nw e 7 2\nw h event 7\nw t 3 1\nw t 9 1\n");
+  CHECK(events->lines == std::vector<std::string>{"w e 0 1", "w t 0 0", "w e 1 0", "w e 2 2",
+                                                  "w h event 2", "w t 1 1", "w t 3 1"});
   CHECK_FALSE(comparable_work("# allocator trace 1\n= step1.forward\n").has_value());
   CHECK_FALSE(comparable_work("# work: step2\nw = a\n# work: cut off\n").has_value());
 }

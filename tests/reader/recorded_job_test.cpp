@@ -65,6 +65,13 @@ TEST_CASE("a recording stands for the spec that names it alone") {
   CHECK(job_of({{kRecordings + "trained.memrec.gz"}}).hardware.assumed);
 }
 
+TEST_CASE("the key is found in every way to write it") {
+  for (const char* text : {"{recording: family.memrec}", "\"recording\": family.memrec\n",
+                           "\xEF\xBB\xBFrecording : family.memrec\n"}) {
+    CHECK(job_of(request_for(text)).file == kRecordings + "family.memrec");
+  }
+}
+
 TEST_CASE("what is no recording is left to the reader of specs") {
   CHECK_FALSE(find_recorded_job({{"gpt2"}}).value().has_value());
   CHECK_FALSE(find_recorded_job(request_for("model: gpt2\n# recording: x\n")).value().has_value());

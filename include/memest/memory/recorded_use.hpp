@@ -32,6 +32,8 @@ std::string phase_of(const AllocatorTrace& trace, std::size_t event);
 
 /// The first moment at which most was allocated.
 RecordedMoment peak_moment(const AllocatorTrace& trace);
+/// The moment behind an event.
+RecordedMoment moment_behind(const AllocatorTrace& trace, std::size_t event);
 
 /// A place that holds more behind every step.
 struct PlaceGrowth {

@@ -14,6 +14,7 @@ namespace memest {
 struct RecordedNeeds {
   std::optional<Bytes> capacity;  ///< of the device, the context in it; absent: none to hold to
   bool fits = true;               ///< within it
+  bool whole = true;              ///< the program came to its end where it was recorded
   Bytes allocated;
   Bytes reserved;
   Bytes context;  ///< beside what is reserved

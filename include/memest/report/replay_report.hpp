@@ -42,7 +42,15 @@ struct PlayedRun {
   std::string gpu = {};                ///< "NVIDIA A100 SXM4 80GB"; empty where none was asked for
   RecordedStepTime time = {};          ///< on it
   std::optional<DollarsPerHour> price = {};
+  std::string rank = {};  ///< "3 of 8"; empty where the program is no rank of several
+  bool whole = true;      ///< the program came to its end where it was recorded
+  std::vector<DeviceRead> reads = {};
+  bool masks_keep_all = false;
 };
+
+/// Whether the device grants all that the program asks for; nothing where it failed when it was
+/// recorded, and until there all is granted.
+std::optional<bool> fits(const PlayedRun& run);
 
 Report report_play(const std::vector<PlayedRun>& runs, const Question& question);
 

@@ -139,8 +139,14 @@ struct Recording {
   /// context. Absent where the process did not come to its end.
   std::optional<Bytes> device_peak;
   std::vector<DeviceRead> reads;
-  bool stopped = false;              ///< behind the steps that were asked for
+  bool stopped = false;         ///< behind the steps that were asked for
+  bool masks_keep_all = false;  ///< masks that shaped what followed kept all they had
+  /// The program's; absent where the recording does not say.
+  std::optional<std::int64_t> exit_code = {};
   std::optional<RecordedWork> work;  ///< of one step, where it was watched
 };
+
+/// Whether the program came to its end: behind a failure nobody knows what it would have asked for.
+bool is_whole(const Recording& recording);
 
 }  // namespace memest

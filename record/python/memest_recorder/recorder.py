@@ -26,7 +26,7 @@ STATISTICS = {
     "retries": "num_alloc_retries",
     "ooms": "num_ooms",
 }
-COUNTS = ("allocation.all.allocated", "allocation.all.freed", "segment.all.allocated", "segment.all.freed")
+COUNTS = ("allocation.all.allocated", "allocation.all.freed", "segment.all.allocated", "segment.all.freed", "num_ooms")
 
 def statistic(stats, path):
     """None where this release has no such statistic."""

@@ -26,7 +26,7 @@ class Trace:
         self.streams = {}
         self.places = {}
         self.place = None
-        self.counts = [0, 0, 0, 0]  # allocations, frees, segments obtained, segments returned
+        self.counts = [0, 0, 0, 0, 0]  # allocations, frees, segments obtained, segments returned, requests that failed
 
     def write(self, lines):
         self.file.write("".join(line + "\n" for line in lines))
@@ -74,6 +74,7 @@ class Trace:
             if address in self.live:
                 self.write([f"f {self.live.pop(address)}"])
         elif action == "oom":
+            self.counts[4] += 1
             self.set_place(entry)
             self.write([f"o {entry['size']} {self.stream_of(entry)}"])
         elif action in SEGMENTS:

@@ -132,7 +132,18 @@ Checked<std::optional<Hardware>> hardware_of_runs(const Arguments& arguments, co
   return std::optional(hardware_of(std::move(gpu).value()));
 }
 
+/// A flag that two recordings have no use for; empty where there is none.
+std::string flag_beside_runs(const Arguments& arguments) {
+  if (!arguments.counts.empty()) return "--gpus";
+  if (!arguments.overrides.empty()) return "--set";
+  if (!arguments.freed.empty()) return "--free";
+  return arguments.gpus.size() > 1 ? "a second --gpu" : "";
+}
+
 Outcome compare_runs(const Arguments& arguments, const Surroundings& surroundings) {
+  if (const std::string flag = flag_beside_runs(arguments); !flag.empty()) {
+    return refused({mistake("two recordings have no use for " + flag)});
+  }
   const Checked<Recording> a = read_recording(arguments.words[0]);
   const Checked<Recording> b = read_recording(arguments.words[1]);
   Diagnostics diagnostics = a.diagnostics();

@@ -55,15 +55,18 @@ Checked<std::vector<PlayedRun>> play_file(const std::string& file, const PlayedU
   return played_runs(read.value(), under, {arguments.at, arguments.largest_size});
 }
 
-/// Whether a file's requests are granted: with --largest those of a value, whatever the next does.
-bool does_fit(const std::vector<PlayedRun>& runs) { return !runs.front().played.failed; }
+/// The worse of two answers: no before not known before yes.
+ExitCode worse(ExitCode one, ExitCode other) {
+  if (one == ExitCode::no || other == ExitCode::no) return ExitCode::no;
+  return one == ExitCode::yes ? other : one;
+}
 
 Outcome run_play(const Arguments& arguments, const Surroundings& surroundings) {
   const Checked<std::vector<PlayedUnder>> unders = read_flags(arguments);
   if (!unders.ok()) return refused(unders.diagnostics());
   std::vector<PlayedRun> runs;
   Diagnostics diagnostics;
-  bool fit = true;
+  ExitCode code = ExitCode::yes;
   for (const std::string& file : arguments.words) {
     for (const PlayedUnder& under : unders.value()) {
       Checked<std::vector<PlayedRun>> played_file = play_file(file, under, arguments);
@@ -72,15 +75,13 @@ Outcome run_play(const Arguments& arguments, const Surroundings& surroundings) {
         break;  // the file is refused on every GPU
       }
       std::vector<PlayedRun> more = std::move(played_file).value();
-      fit = fit && does_fit(more);
+      code = worse(code, code_of(more.front()));  // with --largest whatever the next does
       std::ranges::move(more, std::back_inserter(runs));
     }
   }
   if (!diagnostics.empty()) return refused(std::move(diagnostics));
   const Question question = question_of(arguments, arguments.words, surroundings);
-  return {fit ? ExitCode::yes : ExitCode::no,
-          formatted(report_play(runs, question), arguments.format, surroundings.out),
-          {}};
+  return {code, formatted(report_play(runs, question), arguments.format, surroundings.out), {}};
 }
 
 }  // namespace

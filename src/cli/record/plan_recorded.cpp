@@ -30,6 +30,7 @@ std::vector<std::string> open_numbers(const RecordedJob& job) {
 
 PlayedUnder under_on(const RecordedJob& job, const GpuSpec& gpu) {
   PlayedUnder under = under_of(job);
+  under.memory.reset();
   Hardware hardware = hardware_of(gpu);
   if (job.hardware.price && job.hardware.gpu.slug == gpu.slug) hardware.price = job.hardware.price;
   under.hardware = std::move(hardware);
@@ -95,9 +96,8 @@ Outcome plan_recorded(const RecordedJob& job, const std::vector<GpuSpec>& gpus,
     plan.runs.push_back(std::move(run).value());
   }
   rank(plan);
-  const bool fits = !plan.runs.front().run.played.failed;
   const Question question = question_of(arguments, arguments.words, surroundings);
-  return {fits ? ExitCode::yes : ExitCode::no,
+  return {code_of(plan.runs.front().run),
           shown(report_plan(plan, question), arguments, surroundings),
           {}};
 }

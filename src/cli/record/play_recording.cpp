@@ -41,7 +41,9 @@ void move_to_device(const PlayedUnder& under, AllocatorTrace& trace) {
     if (gpu.context) trace.context = gpu.context->value;
   }
   if (under.memory) trace.device_memory = *under.memory;
-  if (under.reservable) trace.device_memory = *under.reservable + trace.context;
+  if (!under.reservable) return;
+  const Bytes asked = *under.reservable + trace.context;
+  trace.device_memory = under.hardware ? std::min(asked, trace.device_memory) : asked;
 }
 
 PlayedRun played(AllocatorTrace trace, const PlayedUnder& under) {
@@ -68,6 +70,9 @@ Checked<PlayedRun> played_at(const RecordedFamily& family, const PlayedPoint& at
     return without_size(family, *none, " at " + point_text(family.names(), at.point));
   }
   PlayedRun run = played(std::get<AllocatorTrace>(std::move(instance)), under);
+  run.rank = family.rank;
+  run.reads = family.reads;
+  run.masks_keep_all = family.masks_keep_all;
   run.at = at;
   run.at->slack = slack_at(family, at.point);
   if (auto work = work_at(family, at.point)) {
@@ -130,6 +135,10 @@ Checked<std::vector<PlayedRun>> played_runs(const std::variant<Recording, Record
                       "memest record --vary writes recordings for many sizes"};
   }
   std::vector<PlayedRun> runs{played(recording.trace, under)};
+  runs.front().rank = recording.rank;
+  runs.front().whole = is_whole(recording);
+  runs.front().reads = recording.reads;
+  runs.front().masks_keep_all = recording.masks_keep_all;
   give_time(recording.work, under, runs.front());
   return runs;
 }
@@ -141,12 +150,26 @@ Hardware hardware_of(GpuSpec gpu) {
   return hardware;
 }
 
+ExitCode code_of(const PlayedRun& run) {
+  const auto fitting = fits(run);
+  if (!fitting) return ExitCode::not_known;
+  return *fitting ? ExitCode::yes : ExitCode::no;
+}
+
+Bytes recorded_memory(const RecordedJob& job) {
+  const auto* recording = std::get_if<Recording>(&job.recorded);
+  return recording != nullptr ? recording->trace.device_memory
+                              : std::get<RecordedFamily>(job.recorded).trace.device_memory;
+}
+
 PlayedUnder under_of(const RecordedJob& job) {
   PlayedUnder under;
   under.settings = job.settings;
   under.conf = job.conf;
   under.reservable = job.hardware.memory;
   if (!job.hardware.assumed) under.hardware = job.hardware;
+  // The device that was recorded may have had another memory than its type: --memory.
+  if (!job.hardware.assumed && !job.names_gpu) under.memory = recorded_memory(job);
   return under;
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/exit_code.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/report/replay_report.hpp"
 #include "memest/spec/job.hpp"
@@ -16,7 +17,7 @@ namespace memest {
 /// The memory and the settings that requests are played under; without them the trace's own.
 struct PlayedUnder {
   std::optional<Bytes> memory;      ///< of the whole device
-  std::optional<Bytes> reservable;  ///< of it, what the allocator may have
+  std::optional<Bytes> reservable;  ///< of it, what the allocator may have; no more than a GPU has
   std::optional<AllocatorSettings> settings;
   std::string conf;                  ///< the settings as PYTORCH_ALLOC_CONF has them
   std::optional<Hardware> hardware;  ///< its GPU's memory where none is given, and its context
@@ -35,6 +36,12 @@ Checked<std::vector<PlayedRun>> played_runs(const std::variant<Recording, Record
 
 /// One GPU of a type, at the price that is listed.
 Hardware hardware_of(GpuSpec gpu);
+
+/// Exit code 4 where a run that failed when it was recorded is granted until there.
+ExitCode code_of(const PlayedRun& run);
+
+/// The memory of the device on which a job was recorded, the context in it.
+Bytes recorded_memory(const RecordedJob& job);
 
 /// The memory, settings and GPU of a recorded job.
 PlayedUnder under_of(const RecordedJob& job);

@@ -50,22 +50,32 @@ ProcessRun process_of(Recording recording, const Hardware& hardware) {
   return process;
 }
 
+/// A program that was run, and where its recordings go.
+struct ProgramEnding {
+  int exit_code = 0;
+  bool masks_keep_all = false;
+  std::string output;
+  Hardware hardware;
+};
+
 /// The program's processes, and their recordings as files.
-Checked<std::vector<ProcessRun>> read_processes(const RunFolder& folder, const std::string& output,
-                                                const Hardware& hardware,
+Checked<std::vector<ProcessRun>> read_processes(const RunFolder& folder, const ProgramEnding& of,
                                                 std::vector<FileBesideAnswer>& files) {
+  const std::string ending = "# exit code: " + std::to_string(of.exit_code) + "\n" +
+                             (of.masks_keep_all ? "# masks: all\n" : "");
   std::vector<ProcessRun> processes;
   std::vector<std::filesystem::path> traces;  // by process
   for (const std::filesystem::path& path : folder.traces()) {
     std::string text = whole_lines(text_of_file(path));
     if (text.empty()) continue;
+    text += ending;
     Checked<Recording> recording = read_recording(
         std::make_shared<const SourceText>(SourceText{path.filename().string(), text}));
     if (!recording.ok()) return recording.diagnostics();
     if (recording.value().trace.allocations == 0) continue;
-    processes.push_back(process_of(std::move(recording).value(), hardware));
+    processes.push_back(process_of(std::move(recording).value(), of.hardware));
     traces.push_back(path);
-    const std::string file = file_of(output, processes.size() - 1);
+    const std::string file = file_of(of.output, processes.size() - 1);
     processes.back().file = file;
     files.push_back({file, std::move(text)});
   }
@@ -125,8 +135,10 @@ Checked<ProgramRun> record_program(const Arguments& arguments, const NullDevice&
   program.taken_as_0 = journal_lines(journal, "zero");
   Hardware hardware;
   hardware.gpu = device.gpu;
-  Checked<std::vector<ProcessRun>> processes =
-      read_processes(folder, arguments.output, hardware, files);
+  Checked<std::vector<ProcessRun>> processes = read_processes(
+      folder,
+      {static_cast<int>(program.exit_code), arguments.masks_keep_all, arguments.output, hardware},
+      files);
   if (!processes.ok()) return processes.diagnostics();
   program.processes = std::move(processes).value();
   forget_unfinished(program);

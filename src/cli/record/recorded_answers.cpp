@@ -15,6 +15,9 @@
 namespace memest {
 namespace {
 
+/// More than any device has.
+constexpr Bytes kNoLimit(std::int64_t{1} << 50U);
+
 Checked<PlayedRun> played_once(const RecordedJob& job, const PlayedUnder& under) {
   Checked<std::vector<PlayedRun>> runs = played_runs(job.recorded, under, {job.at, ""});
   if (!runs.ok()) return runs.diagnostics();
@@ -23,9 +26,9 @@ Checked<PlayedRun> played_once(const RecordedJob& job, const PlayedUnder& under)
 
 /// The run with every request of it granted, to know what it needs where it does not fit.
 Checked<PlayedRun> play_granted(const RecordedJob& job) {
-  constexpr std::int64_t kNoLimit = std::int64_t{1} << 50U;
   PlayedUnder under = under_of(job);
-  under.reservable = Bytes(kNoLimit);
+  under.reservable.reset();
+  under.memory = kNoLimit;
   return played_once(job, under);
 }
 
@@ -51,7 +54,12 @@ Checked<std::optional<RecordedJob>> find_recorded(const Arguments& arguments,
                                                   const std::vector<std::string>& files) {
   Checked<ReadRequest> request = configuration_request(arguments, files);
   if (!request.ok()) return request.diagnostics();
-  return find_recorded_job(request.value());
+  Checked<std::optional<RecordedJob>> job = find_recorded_job(request.value());
+  if (!job.ok() || !job.value() || !job.value()->hardware.assumed) return job;
+  // PyTorch's memory snapshot does not say what the device has.
+  if (job.value()->hardware.memory || recorded_memory(*job.value()) < kNoLimit) return job;
+  return mistake("'" + job.value()->file + "' does not say which device it was recorded on",
+                 "--gpu NAME; memest gpus lists them");
 }
 
 std::optional<Outcome> estimate_recorded(const Arguments& arguments,
@@ -61,13 +69,11 @@ std::optional<Outcome> estimate_recorded(const Arguments& arguments,
   if (!job.value()) return std::nullopt;
   Checked<PlayedRun> run = played_once(*job.value(), under_of(*job.value()));
   if (!run.ok()) return refused(run.diagnostics());
-  const bool fits = !run.value().played.failed;
   std::vector<PlayedRun> runs;
   runs.push_back(std::move(run).value());
   const Question question = question_of(arguments, arguments.words, surroundings);
-  return Outcome{fits ? ExitCode::yes : ExitCode::no,
-                 shown(report_play(runs, question), arguments, surroundings),
-                 {}};
+  return Outcome{
+      code_of(runs.front()), shown(report_play(runs, question), arguments, surroundings), {}};
 }
 
 std::optional<Outcome> roofline_recorded(const Arguments& arguments,
@@ -111,7 +117,7 @@ std::optional<Outcome> timeline_recorded(const Arguments& arguments,
   const RecordedCourse course =
       course_of(run.trace, under.settings.value_or(run.trace.settings), run.available);
   Outcome outcome;
-  outcome.code = run.played.failed ? ExitCode::no : ExitCode::yes;
+  outcome.code = code_of(run);
   if (!arguments.csv.empty()) outcome.files.push_back({arguments.csv, events_csv(run, course)});
   const Report report =
       report_timeline(run, course, question_of(arguments, arguments.words, surroundings));
@@ -129,14 +135,15 @@ CheckedFile check_recorded(const std::string& file, const RecordedJob& job) {
   const Checked<PlayedRun> run = played_once(job, under_of(job));
   refusal.errors = run.diagnostics();
   if (!run.ok()) return refusal;
-  const bool fits = !run.value().played.failed;
-  const Checked<PlayedRun> granted = fits ? run : play_granted(job);
+  const bool is_granted = !run.value().played.failed;
+  const Checked<PlayedRun> granted = is_granted ? run : play_granted(job);
   refusal.errors = granted.diagnostics();
   if (!granted.ok()) return refusal;
   const AllocatorStatistics& taken = granted.value().played.end;
   const AllocatorTrace& trace = granted.value().trace;
   const RecordedNeeds needs{.capacity = capacity_of(job, run.value()),
-                            .fits = fits,
+                            .fits = is_granted,
+                            .whole = run.value().whole,
                             .allocated = taken.allocated.peak,
                             .reserved = taken.reserved.peak,
                             .context = trace.context,

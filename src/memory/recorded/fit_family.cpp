@@ -65,6 +65,8 @@ RecordedFamily family_of(const std::vector<VariedSize>& varied,
   family.torch = first.torch;
   family.rank = first.rank;
   family.gpu = first.gpu;
+  family.reads = first.reads;
+  family.masks_keep_all = first.masks_keep_all;
   family.trace = first.trace;
   family.trace.events.clear();
   for (const std::size_t index : program_events(first.trace)) {

@@ -13,6 +13,7 @@ namespace memest {
 namespace {
 
 constexpr std::string_view kNoNumber = "-";
+constexpr std::string_view kArguments = "w o ";
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
@@ -79,6 +80,7 @@ class LineFitter {
     const std::size_t count = words.front().size();
     if (std::ranges::any_of(words, [&](const auto& own) { return own.size() != count; })) return {};
     VariedLine line{{""}, {}};
+    has_arguments_ = lines.front().starts_with(kArguments);
     for (std::size_t i = 0; i < count; ++i) {
       if (i > 0) line.texts.back() += ' ';
       std::vector<std::string_view> word;
@@ -104,7 +106,7 @@ class LineFitter {
       line.formulas.insert(line.formulas.end(), varied.formulas.begin(), varied.formulas.end());
       return true;
     }
-    if (!std::ranges::all_of(word, is_plain_number)) return false;
+    if (!has_arguments_ || !std::ranges::all_of(word, is_plain_number)) return false;
     line.texts.back() += kNoNumber;
     return true;
   }
@@ -145,6 +147,7 @@ class LineFitter {
   }
 
   FormulaFitter fitter_;
+  bool has_arguments_ = false;  // the line is an operator's, whose numbers may decide nothing
   std::vector<SizeFormula> formulas_;
   std::map<std::vector<std::int64_t>, std::optional<std::uint32_t>> known_;
 };

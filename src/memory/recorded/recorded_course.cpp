@@ -1,8 +1,11 @@
 #include "memest/memory/recorded/recorded_course.hpp"
 
 #include <charconv>
+#include <string>
 #include <string_view>
 #include <utility>
+
+#include "memest/memory/recorded_use.hpp"
 
 namespace memest {
 namespace {
@@ -45,11 +48,9 @@ RecordedPhase phase_named(std::string_view marker) {
 
 class Phases {
  public:
-  explicit Phases(const AllocatorTrace& trace) : trace_(trace) {}
-
   /// A marker ends what came since the last one.
-  void end(const TraceEvent& marker, std::size_t events) {
-    RecordedPhase phase = phase_named(trace_.markers[static_cast<std::size_t>(marker.number)].name);
+  void end(const std::string& marker, std::size_t events) {
+    RecordedPhase phase = phase_named(marker);
     const auto last = static_cast<std::uint32_t>(events);
     phase.begin = begin_;
     phase.end = last;
@@ -64,7 +65,6 @@ class Phases {
   std::vector<RecordedPhase> take() { return std::move(phases_); }
 
  private:
-  const AllocatorTrace& trace_;
   std::vector<RecordedPhase> phases_;
   std::uint32_t begin_ = 0;
   std::int64_t step_ = 0;
@@ -78,12 +78,14 @@ RecordedCourse course_of(const AllocatorTrace& trace, const AllocatorSettings& s
   RecordedCourse course;
   course.blocks.reserve(static_cast<std::size_t>(trace.allocations));
   Allocated alive(trace);
-  Phases phases(trace);
+  Phases phases;
   Bytes most(-1);
   Bytes before;
   const auto pass = [&](std::size_t i, const AllocatorStatistics& now) {
     const TraceEvent& event = trace.events[i];
-    if (event.kind == TraceEventKind::marker) phases.end(event, course.events.size());
+    if (event.kind == TraceEventKind::marker) {
+      phases.end(trace.markers[static_cast<std::size_t>(event.number)].name, course.events.size());
+    }
     if (!alive.pass(event)) return;
     const Bytes allocated = now.allocated.current;
     if (event.kind == TraceEventKind::allocate) course.blocks.push_back(allocated - before);
@@ -96,6 +98,9 @@ RecordedCourse course_of(const AllocatorTrace& trace, const AllocatorSettings& s
     course.points.push_back({.allocated = allocated, .reserved = now.reserved.current});
   };
   course.played = play_requests(trace, settings, available, pass);
+  if (course.played.failed) {
+    phases.end(phase_of(trace, *course.played.failed), course.events.size());
+  }
   course.phases = phases.take();
   return course;
 }

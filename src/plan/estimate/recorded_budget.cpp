@@ -1,3 +1,5 @@
+#include <string>
+#include <utility>
 #include <variant>
 
 #include "memest/plan/recorded_needs.hpp"
@@ -10,12 +12,21 @@ namespace {
 std::variant<const RecordedTime*, std::string> time_of(const RecordedNeeds& needs) {
   if (const auto* time = std::get_if<RecordedTime>(&needs.time)) return time;
   if (const auto* why = std::get_if<Unavailable>(&needs.time)) return why->sentence;
-  return std::string(needs.capacity ? "no step's work is recorded"
-                                    : "the recording says no GPU: --gpu NAME does");
+  return std::string("no step's work is recorded, or there is no GPU to time it on");
 }
 
 BudgetLine exact_line(BudgetItem item, double limit, double value) {
   return line_of(item, limit, {value, value, value});
+}
+
+BudgetLine not_whole(BudgetItem item, double limit) {
+  return {item,
+          BudgetStatus::unavailable,
+          limit,
+          0,
+          0,
+          0,
+          "the program failed where it was recorded, and what its rest asks for is not known"};
 }
 
 }  // namespace
@@ -31,15 +42,19 @@ std::vector<BudgetLine> hold_to_budget(const Budget& budget, const RecordedNeeds
       lines.push_back(line_of(item, limit, read(*std::get<const RecordedTime*>(time))));
     }
   };
+  // Memory that is over already is over whatever the rest would have asked for.
+  const auto put_memory = [&](BudgetItem item, double limit) {
+    BudgetLine line = exact_line(item, limit, needs.device().as_double());
+    if (item == BudgetItem::capacity && !needs.fits) line.status = BudgetStatus::over;
+    if (!needs.whole && line.status != BudgetStatus::over) line = not_whole(item, limit);
+    lines.push_back(std::move(line));
+  };
   if (needs.capacity) {
-    lines.push_back(
-        exact_line(BudgetItem::capacity, needs.capacity->as_double(), needs.device().as_double()));
-    lines.back().status = needs.fits ? BudgetStatus::within : BudgetStatus::over;
+    put_memory(BudgetItem::capacity, needs.capacity->as_double());
+  } else if (!needs.whole && !budget.memory) {
+    lines.push_back(not_whole(BudgetItem::memory, 0));
   }
-  if (budget.memory) {
-    lines.push_back(exact_line(BudgetItem::memory, budget.memory->as_double() * share,
-                               needs.device().as_double()));
-  }
+  if (budget.memory) put_memory(BudgetItem::memory, budget.memory->as_double() * share);
   if (budget.step_time) {
     put_timed(BudgetItem::step_time, budget.step_time->value() * share,
               [](const RecordedTime& time) {

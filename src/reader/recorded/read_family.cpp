@@ -186,6 +186,8 @@ class FamilyReader {
     family_.torch = std::move(read.torch);
     family_.rank = std::move(read.rank);
     family_.gpu = std::move(read.gpu);
+    family_.reads = std::move(read.reads);
+    family_.masks_keep_all = read.masks_keep_all;
     family_.trace = std::move(read.trace);
     return std::move(family_);
   }

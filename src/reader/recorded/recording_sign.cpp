@@ -12,15 +12,9 @@ namespace {
 constexpr std::string_view kTraceBegins = "# allocator trace";
 constexpr std::size_t kLooked = std::size_t{1} << 16U;  // bytes; a spec of a recording has few keys
 
-/// Whether a line begins with the key.
-bool names_recording(std::string_view text) {
-  const std::string key = std::string(kRecordingKey) + ":";
-  return text.starts_with(key) || text.find("\n" + key) != std::string_view::npos;
-}
-
 RecordingSign sign_in(std::string_view text) {
   if (is_recording(text)) return RecordingSign::recording;
-  return names_recording(text) ? RecordingSign::spec : RecordingSign::none;
+  return text.find(kRecordingKey) != text.npos ? RecordingSign::spec : RecordingSign::none;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ inline constexpr std::string_view kRecordingKey = "recording";
 enum class RecordingSign : std::uint8_t {
   none,
   recording,  ///< an allocator trace, or PyTorch's memory snapshot
-  spec        ///< a text with a line that begins with `recording:`
+  spec        ///< a text that may have the key: it has the word
 };
 
 /// Whether a text begins as an allocator trace or as PyTorch's memory snapshot.

@@ -15,6 +15,9 @@ namespace {
 constexpr std::string_view kKernelName = "w n ";
 constexpr std::string_view kKernel = "w k ";
 constexpr std::string_view kOperator = "w o ";
+constexpr std::string_view kEvent = "w e ";
+constexpr std::string_view kEventWait = "w t ";
+constexpr std::string_view kHostWait = "w h event ";
 constexpr std::string_view kModule = "w > ";  // a family has no modules
 constexpr std::string_view kWork = "w ";
 constexpr std::string_view kWorkHead = "# work: ";
@@ -64,6 +67,27 @@ class LaunchedKernels {
   std::vector<std::string> launched_;
 };
 
+/// Events renumbered as they are recorded: which handle PyTorch takes again follows the clock.
+class RecordedEvents {
+ public:
+  /// A line of an event, or of a wait for one.
+  std::string renumbered(std::string_view line) {
+    const bool is_wait_of_host = line.starts_with(kHostWait);
+    const std::size_t at = behind_words(line, is_wait_of_host ? 3 : 2);
+    std::size_t event = 0;
+    const auto read = std::from_chars(line.data() + at, line.data() + line.size(), event);
+    auto [entry, is_new] = numbers_.try_emplace(event, next_);
+    if (line.starts_with(kEvent)) entry->second = next_;
+    if (is_new || line.starts_with(kEvent)) ++next_;
+    return std::string(line.substr(0, at)) + std::to_string(entry->second) +
+           std::string(read.ptr, line.data() + line.size());
+  }
+
+ private:
+  std::map<std::size_t, std::size_t> numbers_;
+  std::size_t next_ = 0;
+};
+
 /// The words of a line, which has no place of its own.
 std::vector<PlacedText> placed_words(std::string_view line) {
   std::vector<PlacedText> words;
@@ -81,6 +105,7 @@ std::vector<PlacedText> placed_words(std::string_view line) {
 std::optional<ComparableWork> comparable_work(std::string_view recording) {
   ComparableWork work;
   LaunchedKernels kernels;
+  RecordedEvents events;
   for (const std::string_view line : lines_in(recording)) {
     if (line.starts_with(kWorkHead)) {
       const std::string_view of = line.substr(kWorkHead.size());
@@ -92,6 +117,9 @@ std::optional<ComparableWork> comparable_work(std::string_view recording) {
       std::string launch = kernels.launch(line);
       if (work.lines.empty() || work.lines.back() != launch)
         work.lines.push_back(std::move(launch));
+    } else if (line.starts_with(kEvent) || line.starts_with(kEventWait) ||
+               line.starts_with(kHostWait)) {
+      work.lines.push_back(events.renumbered(line));
     } else if (line.starts_with(kWork) && !line.starts_with(kModule)) {
       work.lines.emplace_back(line);
     }

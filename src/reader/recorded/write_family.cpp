@@ -40,6 +40,11 @@ class FamilyWriter {
     if (!family_.torch.empty()) line("# torch: " + family_.torch);
     if (!family_.rank.empty()) line("# rank: " + family_.rank);
     if (!family_.gpu.empty()) line("# gpu: " + family_.gpu);
+    if (family_.masks_keep_all) line("# masks: all");
+    for (const DeviceRead& read : family_.reads) {
+      line("# read: " + std::to_string(read.count) + " " + std::to_string(read.size.value()) + " " +
+           std::to_string(read.first) + (read.place.empty() ? "" : " " + read.place));
+    }
     for (const VariedSize& varied : family_.varied) {
       std::string values;
       for (const std::int64_t value : varied.values) {

@@ -139,6 +139,10 @@ class TraceReader {
       recording_.rank = value.text;
     } else if (key == "gpu") {
       recording_.gpu = value.text;
+    } else if (key == "exit code") {
+      recording_.exit_code = number(value, "an exit code", kMostByte);
+    } else if (key == "masks") {
+      recording_.masks_keep_all = value.text == "all";
     } else if (key == "stopped") {
       recording_.stopped = true;
     } else if (key == "device peak") {

@@ -10,13 +10,17 @@
 #include "report/pages/json.hpp"
 #include "report/pages/nouns.hpp"
 #include "report/record/phase_text.hpp"
+#include "report/record/played_fit.hpp"
 #include "report/record/played_point.hpp"
 #include "report/record/work_report.hpp"
 
 namespace memest {
 namespace {
 
-bool does_fit(const PlayedRun& run) { return !run.played.failed; }
+/// Whether every request that was recorded is granted.
+bool is_granted(const PlayedRun& run) { return !run.played.failed; }
+
+bool does_fit(const PlayedRun& run) { return fits(run).value_or(false); }
 
 /// The place that asks for what fails; empty where none is known.
 std::string failing_place(const PlayedRun& run) {
@@ -60,8 +64,8 @@ Table gpus_of(const std::vector<PlayedRun>& runs) {
         {{played_name(run), run.gpu, sized_text(run.available),
           sized_text(run.played.end.reserved.peak),
           time == nullptr ? "—" : seconds_text(time->step), cost ? dollars_text(*cost) : "—"},
-         does_fit(run) ? "✓" : "✗",
-         does_fit(run) ? Tone::plain : Tone::bad});
+         fit_marker(run),
+         fit_tone(run)});
   }
   return table;
 }
@@ -79,8 +83,8 @@ Table table_of(const std::vector<PlayedRun>& runs) {
     table.rows.push_back(
         {{played_name(run), run.settings, sized_text(run.available), sized_text(end.allocated.peak),
           sized_text(end.reserved.peak), std::to_string(end.retries)},
-         does_fit(run) ? "✓" : "✗",
-         does_fit(run) ? Tone::plain : Tone::bad});
+         fit_marker(run),
+         fit_tone(run)});
   }
   return table;
 }
@@ -91,7 +95,11 @@ bool is_asked_for(const PlayedRun& run) { return !run.at || !run.at->is_next; }
 std::string single_sentence(const PlayedRun& run) {
   const AllocatorStatistics& end = run.played.end;
   const std::string of = sized_text(run.available) + (run.gpu.empty() ? "" : ", " + run.gpu);
-  if (!does_fit(run)) return "does not fit in " + of;
+  if (!is_granted(run)) return "does not fit in " + of;
+  if (!run.whole) {
+    return fmt::format("{} allocated, {} reserved in {}, until the program failed",
+                       sized_text(end.allocated.peak), sized_text(end.reserved.peak), of);
+  }
   return fmt::format("{} allocated, {} reserved: fits in {}", sized_text(end.allocated.peak),
                      sized_text(end.reserved.peak), of);
 }
@@ -114,12 +122,18 @@ Page page_of(const std::vector<PlayedRun>& runs) {
         fmt::format("{} of {} fit", fitting, nouns_text(whole, on_gpus ? "run" : "trace"))});
   }
   page.parts.emplace_back(on_gpus ? gpus_of(runs) : table_of(runs));
+  std::string told;
   for (const PlayedRun& run : runs) {
     if (run.at && is_asked_for(run)) {
       page.parts.emplace_back(Paragraph{range_sentence(*run.at),
                                         is_extrapolated(*run.at) ? Tone::uncertain : Tone::faint});
     }
-    if (!does_fit(run)) page.parts.emplace_back(Paragraph{failing_sentence(run), Tone::bad});
+    if (!is_granted(run)) page.parts.emplace_back(Paragraph{failing_sentence(run), Tone::bad});
+    const bool is_first = run.trace.file != told;  // several GPUs play one file
+    if (is_asked_for(run) && is_first) {
+      for (Part& part : recorded_caveats(run)) page.parts.push_back(std::move(part));
+    }
+    told = run.trace.file;
     if (on_gpus) continue;
     for (Part& part : time_parts(run.time, run.gpu)) page.parts.push_back(std::move(part));
   }
@@ -141,7 +155,7 @@ Table rows_of(const std::vector<PlayedRun>& runs) {
     const AllocatorStatistics& end = run.played.end;
     const auto* time = std::get_if<RecordedTime>(&run.time);
     table.rows.push_back({{played_name(run), run.settings, std::to_string(run.available.value()),
-                           does_fit(run) ? "yes" : "no", std::to_string(end.allocated.peak.value()),
+                           fit_word(run), std::to_string(end.allocated.peak.value()),
                            std::to_string(end.reserved.peak.value()), std::to_string(end.retries),
                            run.gpu, time == nullptr ? "" : exact_text(time->step.value())},
                           "",
@@ -155,15 +169,16 @@ Json json_of(const PlayedRun& run) {
   Json json{{"file", run.trace.file},
             {"settings", run.settings},
             {"available_bytes", run.available.value()},
-            {"fits", does_fit(run)},
+            {"fits", nullptr},
             {"allocated_peak_bytes", end.allocated.peak.value()},
             {"reserved_peak_bytes", end.reserved.peak.value()},
             {"retries", end.retries}};
+  put_fits(run, json);
   if (run.at) add_point(*run.at, json);
   if (!run.gpu.empty()) json["gpu"] = run.gpu;
   put_time(run.time, json);
   if (const auto cost = cost_of_steps(run)) json["dollars_per_1000_steps"] = cost->value();
-  if (does_fit(run)) return json;
+  if (is_granted(run)) return json;
   const TraceEvent& event = run.trace.events[*run.played.failed];
   json["out_of_memory"] = {{"line", event.line},
                            {"phase", phase_of(run.trace, *run.played.failed)},

@@ -11,6 +11,7 @@
 #include "memest/units/text.hpp"
 #include "report/pages/json.hpp"
 #include "report/pages/nouns.hpp"
+#include "report/record/played_fit.hpp"
 #include "report/record/played_point.hpp"
 #include "report/record/work_report.hpp"
 
@@ -20,6 +21,7 @@ namespace {
 constexpr double kThousand = 1000;
 constexpr std::size_t kRowsShown = 12;
 
+/// Whether it is granted: a run that is not whole is known to fit nowhere.
 bool does_fit(const RankedRun& planned) { return !planned.run.played.failed; }
 
 const RecordedTime* time_of(const RankedRun& planned) {
@@ -67,8 +69,8 @@ Table table_of(const RecordedPlan& plan) {
     const bool fits = does_fit(planned);
     const RecordedTime* time = time_of(planned);
     Row row{{planned.run.gpu, sized_text(planned.run.available)},
-            fits ? "✓" : "✗",
-            fits ? Tone::plain : Tone::bad};
+            fit_marker(planned.run),
+            fit_tone(planned.run)};
     if (!plan.open.empty()) row.cells.push_back(fits ? grouped(planned.units) : "—");
     row.cells.push_back(fits ? sized_text(planned.run.played.end.reserved.peak) : "—");
     row.cells.push_back(time == nullptr ? "—" : seconds_text(time->step));
@@ -120,7 +122,7 @@ Page page_of(const RecordedPlan& plan) {
     page.parts.emplace_back(
         Paragraph{fmt::format("{} are left out, which --format csv and json have; of all {}.",
                               nouns_text(others, "other GPU type"),
-                              unfit == 0 ? "every one fits" : grouped(unfit) + " do not fit"),
+                              unfit == 0 ? "none is too small" : grouped(unfit) + " do not fit"),
                   Tone::faint});
   }
   if (first.run.at && does_fit(first)) {
@@ -128,6 +130,7 @@ Page page_of(const RecordedPlan& plan) {
                                                                          ? Tone::uncertain
                                                                          : Tone::faint});
   }
+  for (Part& part : recorded_caveats(first.run)) page.parts.push_back(std::move(part));
   if (!plan.open.empty()) {
     page.parts.emplace_back(Paragraph{
         fmt::format("Of {} the largest that fits and its halves are tried: each GPU has the one "
@@ -157,7 +160,7 @@ Table rows_of(const RecordedPlan& plan) {
     const RecordedTime* time = time_of(planned);
     const auto cost = fits ? planned.cost() : std::nullopt;
     table.rows.push_back({{planned.run.gpu, std::to_string(planned.run.available.value()),
-                           fits ? "yes" : "no", fits ? std::to_string(planned.units) : "",
+                           fit_word(planned.run), fits ? std::to_string(planned.units) : "",
                            fits ? std::to_string(planned.run.played.end.reserved.peak.value()) : "",
                            time == nullptr ? "" : exact_text(time->step.value()),
                            cost ? exact_text(cost->value()) : ""},

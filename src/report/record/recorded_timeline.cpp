@@ -14,6 +14,7 @@
 #include "report/pages/json.hpp"
 #include "report/pages/nouns.hpp"
 #include "report/record/phase_text.hpp"
+#include "report/record/played_fit.hpp"
 #include "report/record/played_point.hpp"
 #include "report/timeline/timeline_curve.hpp"
 
@@ -113,6 +114,12 @@ DrawnCurve curve_over(const RecordedCourse& course) {
   return curve;
 }
 
+/// The most that the program holds. A request that failed when it was recorded holds nothing, as
+/// far as it is granted.
+Bytes peak_of(const RecordedCourse& course) {
+  return course.points.empty() ? Bytes() : course.points[course.peak].allocated;
+}
+
 /// The most of a phase, and what its end leaves.
 struct PhaseUse {
   Bytes peak;
@@ -186,6 +193,7 @@ Page page_of(const PlayedRun& run, const RecordedCourse& course, const RecordedM
   page.parts.emplace_back(phases_of(course));
   page.parts.emplace_back(Paragraph{fmt::format(
       "Retries after giving back what the allocator had cached: {}.", grouped(end.retries))});
+  for (Part& part : recorded_caveats(run)) page.parts.push_back(std::move(part));
   page.parts.emplace_back(Paragraph{
       "Recorded: the requests are the program's own, through the model of PyTorch's allocator.",
       Tone::faint});
@@ -197,9 +205,9 @@ Json json_of(const PlayedRun& run, const RecordedCourse& course, const RecordedM
   const AllocatorStatistics& end = course.played.end;
   Json json = new_answer();
   json["file"] = run.trace.file;
-  json["fits"] = !run.played.failed.has_value();
+  put_fits(run, json);
   json["events"] = course.events.size();
-  json["allocated_peak_bytes"] = end.allocated.peak.value();
+  json["allocated_peak_bytes"] = peak_of(course).value();
   json["reserved_peak_bytes"] = end.reserved.peak.value();
   json["retries"] = end.retries;
   json["phases"] = Json::array();
@@ -226,7 +234,8 @@ Json json_of(const PlayedRun& run, const RecordedCourse& course, const RecordedM
 
 Report report_timeline(const PlayedRun& run, const RecordedCourse& course,
                        const Question& question) {
-  const RecordedMoment peak = peak_moment(run.trace);
+  const std::size_t event = course.events.empty() ? 0 : course.events[course.peak];
+  const RecordedMoment peak = moment_behind(run.trace, event);
   return {page_of(run, course, peak), {}, text_for(question, [&] {
             return json_of(run, course, peak, question);
           })};

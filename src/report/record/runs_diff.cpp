@@ -155,6 +155,8 @@ Table places_moved(const std::vector<MovedPlace>& moved, const RunsComparison& c
 
 std::string sentence_of(const RunsComparison& comparison) {
   if (fits_no_more(comparison)) return comparison.b.file + " runs out of memory";
+  if (comparison.a.ran_out && comparison.b.ran_out) return "both run out of memory";
+  if (comparison.a.ran_out) return comparison.a.file + " runs out of memory";
   const Bytes difference = comparison.b.peaks.allocated - comparison.a.peaks.allocated;
   if (difference == Bytes()) return "both allocate " + sized_text(comparison.a.peaks.allocated);
   return fmt::format("{} allocates {} {}", comparison.b.file,

@@ -187,8 +187,12 @@ class Sums {
       longest_.push_back(-1);
     }
     add_piece(piece, sums_[found->second]);
-    if (piece.seconds <= longest_[found->second]) return;
-    longest_[found->second] = piece.seconds;
+    // A copy between host and device among an operator's kernels does not make it one.
+    const bool is_sent =
+        piece.call.kind == WorkClass::copy || piece.call.kind == WorkClass::message;
+    const double weight = is_sent ? 0 : piece.seconds;
+    if (weight <= longest_[found->second]) return;
+    longest_[found->second] = weight;
     sums_[found->second].kind = piece.call.kind;
   }
 
@@ -202,7 +206,7 @@ class Sums {
 
  private:
   std::vector<RecordedWorkTime> sums_;
-  std::vector<double> longest_;  // by sum, of one piece: its kind is the sum's
+  std::vector<double> longest_;                     // by sum, of one piece: its kind is the sum's
   std::map<std::string_view, std::size_t> places_;  // in `sums_`; the names outlive it
 };
 

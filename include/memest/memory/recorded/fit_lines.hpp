@@ -24,9 +24,9 @@ struct PartedLines {
   std::string other;
 };
 
-/// Words of a line are parted by a blank. Numbers are whole ones; a word of another kind of number
-/// that differs becomes "-". The last of `recorded` is held out: it must have the lines that the
-/// formulas give. Throws OverflowError.
+/// Words of a line are parted by a blank. Numbers are whole ones; of an operator's line a word that
+/// is another kind of number, and differs, becomes "-". The last of `recorded` is held out: it must
+/// have the lines that the formulas give. Throws OverflowError.
 std::variant<VariedWork, PartedLines> fit_lines(const std::vector<LinesAt>& recorded);
 
 }  // namespace memest

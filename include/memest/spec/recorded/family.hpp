@@ -26,6 +26,8 @@ struct RecordedFamily {
   std::string torch;              ///< its release: "2.11.0+cu130"
   std::string rank;               ///< "3 of 8"; empty where the program is no rank of several
   std::string gpu;                ///< the GPU type that stood there; empty where none is said
+  std::vector<DeviceRead> reads;  ///< the first recording's
+  bool masks_keep_all = false;    ///< masks that shaped what followed kept all they had
   /// Without segments and statistics, which follow from the requests. The sizes are those of no
   /// point.
   AllocatorTrace trace;
