@@ -123,6 +123,16 @@ TEST_CASE("a program that failed when it was recorded fits nothing that is known
     CHECK_THAT(ran.out, ContainsSubstring("what its rest asks for"));
   }
   CHECK(run_shell("memest replay " + failed + " --memory 24GiB").code == 4);
+  for (const std::string command : {"estimate ", "timeline ", "plan "}) {
+    const json answer = json::parse(
+        run_shell("memest " + command + failed + " --gpu h100-sxm-80gb --format json").out);
+    const json& run = answer.contains("plans")    ? answer["plans"][0]
+                      : answer.contains("played") ? answer["played"][0]
+                                                  : answer;
+    INFO(command);
+    CHECK(run["fits"].is_null());
+    CHECK(run["fits_unavailable"].is_string());
+  }
   CHECK(run_shell("memest estimate " + failed + " --gpu l4 --set hardware.memory=100MiB").code ==
         1);
 }

@@ -171,10 +171,9 @@ Table rows_of(const RecordedPlan& plan) {
 }
 
 Json json_of(const RankedRun& planned) {
-  const bool fits = does_fit(planned);
-  Json json{
-      {"gpu", planned.run.gpu}, {"available_bytes", planned.run.available.value()}, {"fits", fits}};
-  if (!fits) return json;
+  Json json{{"gpu", planned.run.gpu}, {"available_bytes", planned.run.available.value()}};
+  put_fits(planned.run, json);
+  if (!does_fit(planned)) return json;
   json["units"] = planned.units;
   json["allocated_peak_bytes"] = planned.run.played.end.allocated.peak.value();
   json["reserved_peak_bytes"] = planned.run.played.end.reserved.peak.value();

@@ -177,8 +177,8 @@ Page page_of(const PlayedRun& run, const RecordedCourse& course, const RecordedM
         Heading{"Out of memory " + phase_text(phase_of(run.trace, *run.played.failed))});
   } else {
     page.parts.emplace_back(
-        Heading{fmt::format("Peak: {} allocated; {} reserved at most",
-                            sized_text(end.allocated.peak), sized_text(end.reserved.peak))});
+        Heading{fmt::format("Peak: {} allocated; {} reserved at most", sized_text(peak_of(course)),
+                            sized_text(end.reserved.peak))});
   }
   page.parts.emplace_back(
       Chart{"Memory over the requests of the run.",
