@@ -10,6 +10,10 @@
 
 namespace memest {
 
+/// Why nobody knows whether a program fits that failed where it was recorded.
+inline constexpr const char* kEndUnknown =
+    "the program failed where it was recorded, and what its rest asks for is not known";
+
 /// A recorded run on a device, every request of it granted.
 struct RecordedNeeds {
   std::optional<Bytes> capacity;  ///< of the device, the context in it; absent: none to hold to

@@ -48,6 +48,15 @@ std::string flag_of_events(const Arguments& arguments) {
   return arguments.reuse ? "--reuse" : "";
 }
 
+/// Why a step has no place below a roof.
+std::string why_undrawn(const RecordedJob& job, const PlayedRun& run) {
+  if (const auto* why = std::get_if<Unavailable>(&run.time)) return why->sentence;
+  if (std::holds_alternative<RecordedTime>(run.time)) {
+    return "no rate is known for the step's products";
+  }
+  return job.hardware.assumed ? "the recording says no GPU" : "no step's work is recorded";
+}
+
 }  // namespace
 
 Checked<std::optional<RecordedJob>> find_recorded(const Arguments& arguments,
@@ -83,15 +92,10 @@ std::optional<Outcome> roofline_recorded(const Arguments& arguments,
   if (!job.value()) return std::nullopt;
   const Checked<PlayedRun> run = play_granted(*job.value());
   if (!run.ok()) return refused(run.diagnostics());
-  const RecordedStepTime& time = run.value().time;
-  const auto* known = std::get_if<RecordedTime>(&time);
+  const auto* known = std::get_if<RecordedTime>(&run.value().time);
   if (known == nullptr || !known->peak) {
-    const auto* why = std::get_if<Unavailable>(&time);
-    return refused(Unavailable{"there is no time to draw: " +
-                               (why != nullptr     ? why->sentence
-                                : known != nullptr ? "no rate is known for the step's products"
-                                : job.value()->hardware.assumed ? "the recording says no GPU"
-                                                                : "no step's work is recorded")});
+    return refused(
+        Unavailable{"there is no time to draw: " + why_undrawn(*job.value(), run.value())});
   }
   const GpuSpec& gpu = job.value()->hardware.gpu;
   const Report report =

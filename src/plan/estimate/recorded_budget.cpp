@@ -20,13 +20,7 @@ BudgetLine exact_line(BudgetItem item, double limit, double value) {
 }
 
 BudgetLine not_whole(BudgetItem item, double limit) {
-  return {item,
-          BudgetStatus::unavailable,
-          limit,
-          0,
-          0,
-          0,
-          "the program failed where it was recorded, and what its rest asks for is not known"};
+  return {item, BudgetStatus::unavailable, limit, 0, 0, 0, kEndUnknown};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "memest/report/numbers.hpp"
 #include "report/pages/json.hpp"
 #include "report/pages/nouns.hpp"
+#include "report/record/places_table.hpp"
 
 namespace memest {
 namespace {
@@ -88,11 +89,10 @@ Table places_table(const FamilyRun& run) {
   const std::vector<std::string> names = run.fitted.family.names();
   for (const PlaceFormula& use : run.places) {
     if (table.rows.size() == kFormulasShown) break;
-    table.rows.push_back(
-        {{use.place.empty() ? "autograd's own thread" : use.place, grouped(use.allocations),
-          sized_text(use.bytes), use.formula.text(names)},
-         "",
-         {}});
+    table.rows.push_back({{asking_text(use.place), grouped(use.allocations), sized_text(use.bytes),
+                           use.formula.text(names)},
+                          "",
+                          {}});
   }
   return table;
 }

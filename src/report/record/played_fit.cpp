@@ -1,14 +1,9 @@
 #include "report/record/played_fit.hpp"
 
+#include "memest/plan/recorded_needs.hpp"
 #include "report/record/reads_text.hpp"
 
 namespace memest {
-namespace {
-
-constexpr const char* kNotWhole =
-    "the program failed where it was recorded, and what its rest asks for is not known";
-
-}  // namespace
 
 std::optional<bool> fits(const PlayedRun& run) {
   if (run.played.failed) return false;
@@ -37,14 +32,14 @@ void put_fits(const PlayedRun& run, Json& json) {
   if (const auto fitting = fits(run)) {
     json["fits"] = *fitting;
   } else {
-    put_null(json, "fits", kNotWhole);
+    put_null(json, "fits", kEndUnknown);
   }
 }
 
 std::vector<Part> recorded_caveats(const PlayedRun& run) {
   std::vector<Part> parts;
   if (!fits(run)) {
-    parts.emplace_back(Paragraph{"Whether it fits is not known: " + std::string(kNotWhole) +
+    parts.emplace_back(Paragraph{"Whether it fits is not known: " + std::string(kEndUnknown) +
                                      ". memest record --memory 1TiB records what all of it needs.",
                                  Tone::bad});
   }
@@ -52,11 +47,7 @@ std::vector<Part> recorded_caveats(const PlayedRun& run) {
     parts.emplace_back(
         Paragraph{"It is rank " + run.rank + ": its GPU is one of as many.", Tone::faint});
   }
-  if (run.masks_keep_all) {
-    parts.emplace_back(Paragraph{
-        "By --masks-keep-all every mask that was counted or read kept all of its elements.",
-        Tone::faint});
-  }
+  if (run.masks_keep_all) parts.emplace_back(Paragraph{kMasksText, Tone::faint});
   if (const std::string assumed = assumptions_text(run.reads); !assumed.empty()) {
     parts.emplace_back(Paragraph{assumed, Tone::faint});
   }

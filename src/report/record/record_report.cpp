@@ -12,6 +12,7 @@
 #include "report/record/module_tables.hpp"
 #include "report/record/phase_text.hpp"
 #include "report/record/phases_table.hpp"
+#include "report/record/places_table.hpp"
 #include "report/record/reads_text.hpp"
 #include "report/record/record_json.hpp"
 #include "report/record/work_report.hpp"
@@ -19,12 +20,7 @@
 namespace memest {
 namespace {
 
-constexpr std::size_t kPlacesShown = 12;
 constexpr std::size_t kGrowingShown = 5;
-
-std::string asking_text(const std::string& place) {
-  return place.empty() ? "autograd's own thread" : place;
-}
 
 std::string sizes_text(const ProgramRun& program, const ProcessRun& process) {
   std::string text = sized_text(process.peaks.allocated) + " allocated";
@@ -46,29 +42,6 @@ Heading heading_of(const ProgramRun& program, const ProcessRun& process) {
                                                          : "until it failed, of";
   return {fmt::format("{}{}: {} {}, {}", who, sizes_text(program, process), verdict,
                       sized_text(program.capacity), program.gpu)};
-}
-
-Table places_of(const ProcessRun& process) {
-  const RecordedMoment& peak = process.peak;
-  Table table{{{"asked for at"}, {"allocations", Align::right}, {"bytes", Align::right}}, {}};
-  Bytes rest;
-  std::int64_t left = 0;
-  for (std::size_t i = 0; i < peak.places.size(); ++i) {
-    const PlaceUse& use = peak.places[i];
-    if (i < kPlacesShown) {
-      table.rows.push_back(
-          {{asking_text(use.place), grouped(use.allocations), sized_text(use.bytes)}, "", {}});
-    } else {
-      rest += use.bytes;
-      left += use.allocations;
-    }
-  }
-  if (left > 0) {
-    const auto more = static_cast<std::int64_t>(peak.places.size() - kPlacesShown);
-    table.rows.push_back(
-        {{nouns_text(more, "other place"), grouped(left), sized_text(rest)}, "", Tone::faint});
-  }
-  return table;
 }
 
 std::string failure_text(const RecordedFailure& failure) {
@@ -105,7 +78,7 @@ void add_process(const ProgramRun& program, const ProcessRun& process, Page& pag
   }
   page.parts.emplace_back(
       Paragraph{fmt::format("At the peak, {}:", phase_text(process.peak.phase)), Tone::plain});
-  page.parts.emplace_back(places_of(process));
+  page.parts.emplace_back(places_table(process.peak.places));
   if (Table phases =
           phases_table(process.recording.trace, process.peak.phase, !came_to_its_end(program));
       !phases.rows.empty()) {
@@ -135,9 +108,7 @@ std::vector<Part> endings_of(const ProgramRun& program) {
                                  Tone::bad});
   }
   if (program.masks_keep_all) {
-    parts.emplace_back(Paragraph{
-        "By --masks-keep-all every mask that was counted or read kept all of its elements.",
-        Tone::uncertain});
+    parts.emplace_back(Paragraph{kMasksText, Tone::uncertain});
   }
   for (const std::string& size : program.taken_as_0) {
     parts.emplace_back(Paragraph{size + " are not known, and taken as 0: a GPU may reserve more.",

@@ -14,14 +14,13 @@
 #include "report/pages/json.hpp"
 #include "report/pages/nouns.hpp"
 #include "report/record/phase_text.hpp"
+#include "report/record/places_table.hpp"
 #include "report/record/played_fit.hpp"
 #include "report/record/played_point.hpp"
 #include "report/timeline/timeline_curve.hpp"
 
 namespace memest {
 namespace {
-
-constexpr std::size_t kPlacesListed = 12;
 
 /// Memory is drawn in one colour by the phase that asked for it.
 struct AskedIn {
@@ -59,11 +58,6 @@ const TraceEvent& event_of(const PlayedRun& run, const RecordedCourse& course, s
   return run.trace.events[course.events[i]];
 }
 
-std::string place_text(const PlayedRun& run, std::int64_t allocation) {
-  const std::string_view place = run.trace.place_of(allocation);
-  return place.empty() ? "autograd's own thread" : std::string(place);
-}
-
 CourseChart drawing_of(const PlayedRun& run, const RecordedCourse& course) {
   CourseChart chart;
   for (const AskedIn& row : kAskedIn) chart.kinds.push_back({row.name, row.hue});
@@ -84,7 +78,7 @@ CourseChart drawing_of(const PlayedRun& run, const RecordedCourse& course) {
     chart.events.push_back(event.number);
     chart.bytes.push_back(course.blocks[static_cast<std::size_t>(event.number)].value());
     chart.kind.push_back(phase == nullptr ? kAskedIn.size() - 1 : row_of(*phase));
-    std::string name = place_text(run, event.number);
+    std::string name = asking_text(std::string(run.trace.place_of(event.number)));
     const auto [entry, is_new] = numbers.try_emplace(name, chart.names.size());
     if (is_new) chart.names.push_back(std::move(name));
     chart.name.push_back(entry->second);
@@ -157,18 +151,6 @@ Table phases_of(const RecordedCourse& course) {
   return table;
 }
 
-Table places_at(const RecordedMoment& peak) {
-  Table table{{{"asked for at"}, {"allocations", Align::right}, {"bytes", Align::right}}, {}};
-  for (std::size_t i = 0; i < std::min(peak.places.size(), kPlacesListed); ++i) {
-    const PlaceUse& use = peak.places[i];
-    table.rows.push_back({{use.place.empty() ? "autograd's own thread" : use.place,
-                           grouped(use.allocations), sized_text(use.bytes)},
-                          "",
-                          {}});
-  }
-  return table;
-}
-
 Page page_of(const PlayedRun& run, const RecordedCourse& course, const RecordedMoment& peak) {
   const AllocatorStatistics& end = course.played.end;
   Page page{{Heading{played_name(run)}}};
@@ -189,7 +171,7 @@ Page page_of(const PlayedRun& run, const RecordedCourse& course, const RecordedM
   page.parts.emplace_back(Paragraph{fmt::format(
       "The peak stands {}, at event {} (from 0 on, of {}). Held there:", phase_text(peak.phase),
       grouped(course.peak), grouped(static_cast<std::int64_t>(course.events.size())))});
-  page.parts.emplace_back(places_at(peak));
+  page.parts.emplace_back(places_table(peak.places));
   page.parts.emplace_back(phases_of(course));
   page.parts.emplace_back(Paragraph{fmt::format(
       "Retries after giving back what the allocator had cached: {}.", grouped(end.retries))});

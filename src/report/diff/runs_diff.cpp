@@ -13,6 +13,7 @@
 #include "memest/units/text.hpp"
 #include "report/pages/json.hpp"
 #include "report/pages/nouns.hpp"
+#include "report/record/places_table.hpp"
 
 namespace memest {
 namespace {
@@ -145,10 +146,8 @@ Table places_moved(const std::vector<MovedPlace>& moved, const RunsComparison& c
     const std::string sign = difference > Bytes() ? "+" : "-";
     const std::string text =
         difference == Bytes() ? "=" : sign + sized_text(Bytes(std::abs(difference.value())));
-    table.rows.push_back({{place.place.empty() ? "autograd's own thread" : place.place,
-                           sized_text(place.a), sized_text(place.b), text},
-                          "",
-                          {}});
+    table.rows.push_back(
+        {{asking_text(place.place), sized_text(place.a), sized_text(place.b), text}, "", {}});
   }
   return table;
 }
@@ -164,12 +163,11 @@ std::string sentence_of(const RunsComparison& comparison) {
                      difference > Bytes() ? "more" : "less");
 }
 
-Page page_of(const RunsComparison& comparison) {
+Page page_of(const RunsComparison& comparison, const std::vector<MovedPlace>& moved) {
   Page page{{Heading{sentence_of(comparison)}}};
   if (Table figures = figures_table(comparison); !figures.rows.empty()) {
     page.parts.emplace_back(std::move(figures));
   }
-  const std::vector<MovedPlace> moved = moved_places(comparison);
   if (!moved.empty()) page.parts.emplace_back(places_moved(moved, comparison));
   if (moved.size() > kMovedShown && !comparison.every_row) {
     page.parts.emplace_back(
@@ -187,7 +185,7 @@ Json json_of(const ComparedRun& run) {
   return {{"file", run.file}, {"ran_out", run.ran_out}, {"peak_phase", run.peak.phase}};
 }
 
-Json json_of(const RunsComparison& comparison) {
+Json json_of(const RunsComparison& comparison, const std::vector<MovedPlace>& moved) {
   Json json = new_answer();
   json["kind"] = "runs";
   json["summary"] = sentence_of(comparison);
@@ -202,7 +200,7 @@ Json json_of(const RunsComparison& comparison) {
     json["figures"].push_back(std::move(row));
   }
   json["places"] = Json::array();
-  for (const MovedPlace& place : moved_places(comparison)) {
+  for (const MovedPlace& place : moved) {
     json["places"].push_back(
         {{"place", place.place}, {"a_bytes", place.a.value()}, {"b_bytes", place.b.value()}});
   }
@@ -227,10 +225,10 @@ bool fits_no_more(const RunsComparison& comparison) {
 }
 
 Report report_diff(const RunsComparison& comparison, const Question& question) {
+  const std::vector<MovedPlace> moved = moved_places(comparison);
   return {
-      page_of(comparison), places_moved(moved_places(comparison), comparison),
-      text_for(question, [&] {
-        Json json = json_of(comparison);
+      page_of(comparison, moved), places_moved(moved, comparison), text_for(question, [&] {
+        Json json = json_of(comparison, moved);
         json["provenance"] = {{"method", "record"}, {"versions", {{"memest", question.version}}}};
         return json;
       })};
