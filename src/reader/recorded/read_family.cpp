@@ -46,12 +46,8 @@ class FamilyReader {
   Checked<RecordedFamily> read() {
     std::string_view rest = source_->text;
     while (!rest.empty() && diagnostics_.size() < kMostFamilyErrors) {
-      const std::size_t end = std::min(rest.find('\n'), rest.size());
-      std::string_view line = rest.substr(0, end);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-      if (line.ends_with('\r')) line.remove_suffix(1);
       ++line_;
-      read_line(line);
+      read_line(take_line(rest));
     }
     check_points();
     if (!diagnostics_.empty()) return std::move(diagnostics_);

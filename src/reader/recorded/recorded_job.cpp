@@ -1,7 +1,7 @@
 #include "memest/reader/recorded_job.hpp"
 
-#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +17,7 @@
 #include "reader/keys/keys.hpp"
 #include "reader/recorded/recording_sign.hpp"
 #include "reader/request/read_spec.hpp"
+#include "reader/text/merge.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
 
@@ -54,23 +55,14 @@ Checked<std::variant<Recording, RecordedFamily>> read_named(const Value& written
   }
 }
 
-/// The GPU that stood there, where nothing names another.
-void fall_back(const RecordedJob& recorded, Value& root) {
+/// The GPU that stood there, as a spec would name it; nothing where the recording says none that is
+/// known.
+std::optional<Value> recorded_hardware(const RecordedJob& recorded) {
   const auto* recording = std::get_if<Recording>(&recorded.recorded);
   const std::string& gpu =
       recording != nullptr ? recording->gpu : std::get<RecordedFamily>(recorded.recorded).gpu;
-  if (gpu.empty() || find_path(root, "hardware.gpu") != nullptr || !find_gpu(gpu).ok()) return;
-  Value name;
-  name.kind = ValueKind::scalar;
-  name.text = gpu;
-  name.span = root.span;
-  auto hardware = std::ranges::find(root.members, "hardware", &Member::key);
-  if (hardware == root.members.end()) {
-    root.members.push_back({"hardware", root.span, {}});
-    hardware = root.members.end() - 1;
-    hardware->value.kind = ValueKind::mapping;
-  }
-  hardware->value.members.push_back({"gpu", root.span, std::move(name)});
+  if (gpu.empty() || is_path(gpu) || !find_gpu(gpu).ok()) return std::nullopt;
+  return parse_override({recorded.file, "hardware.gpu=" + gpu}).value();
 }
 
 Checked<RecordedJob> read_recorded(Value root) {
@@ -78,14 +70,17 @@ Checked<RecordedJob> read_recorded(Value root) {
   check_table(root, recorded_spec_keys(), {root.span.source, 0, 0, 0}, diagnostics);
   if (!diagnostics.empty()) return diagnostics;
   RecordedJob recorded;
-  const Value& written = *root.find(kRecordingKey);
+  const Value written = *root.find(kRecordingKey);
   recorded.file = path_beside(written.span, written.text);
   recorded.at = sizes_of(root.find("at"), diagnostics);
   auto read = read_named(written, recorded.file);
   if (!read.ok()) return read.diagnostics();
   recorded.recorded = std::move(read).value();
   recorded.names_gpu = find_path(root, "hardware.gpu") != nullptr;
-  fall_back(recorded, root);
+  if (auto own = recorded_hardware(recorded)) {
+    merge(*own, std::move(root));  // what the spec says replaces what the recording does
+    root = *std::move(own);
+  }
   Job job;
   read_cluster({.parallelism = nullptr, .hardware = root.find("hardware")}, job, diagnostics);
   recorded.hardware = std::move(job.hardware);

@@ -8,6 +8,7 @@
 #include "memest/reader/family_text.hpp"
 #include "memest/units/int128.hpp"
 #include "reader/samples/work_lines.hpp"
+#include "reader/text/text.hpp"
 
 namespace memest {
 namespace {
@@ -21,16 +22,6 @@ constexpr std::string_view kHostWait = "w h event ";
 constexpr std::string_view kModule = "w > ";  // a family has no modules
 constexpr std::string_view kWork = "w ";
 constexpr std::string_view kWorkHead = "# work: ";
-
-std::vector<std::string_view> lines_in(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
 
 /// Up to the blank behind so many words.
 std::size_t behind_words(std::string_view line, std::size_t words) {
@@ -91,10 +82,9 @@ class RecordedEvents {
 /// The words of a line, which has no place of its own.
 std::vector<PlacedText> placed_words(std::string_view line) {
   std::vector<PlacedText> words;
-  const auto source = std::make_shared<const SourceText>(SourceText{"work", ""});
   while (!line.empty()) {
     const std::size_t end = std::min(line.find(' '), line.size());
-    if (end > 0) words.push_back({line.substr(0, end), {source, 1, 1, 1}});
+    if (end > 0) words.push_back({line.substr(0, end), {}});
     line.remove_prefix(std::min(end + 1, line.size()));
   }
   return words;
@@ -106,7 +96,8 @@ std::optional<ComparableWork> comparable_work(std::string_view recording) {
   ComparableWork work;
   LaunchedKernels kernels;
   RecordedEvents events;
-  for (const std::string_view line : lines_in(recording)) {
+  while (!recording.empty()) {
+    const std::string_view line = take_line(recording);
     if (line.starts_with(kWorkHead)) {
       const std::string_view of = line.substr(kWorkHead.size());
       if (of == "cut off") return std::nullopt;

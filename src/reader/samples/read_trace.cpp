@@ -16,6 +16,7 @@
 #include "reader/samples/work_lines.hpp"
 #include "reader/text/gzip.hpp"
 #include "reader/text/scalar.hpp"
+#include "reader/text/text.hpp"
 
 namespace memest {
 namespace {
@@ -47,12 +48,8 @@ class TraceReader {
     trace_.settings_text = "default";
     std::string_view rest = source_->text;
     while (!rest.empty() && diagnostics_.size() < kMostErrors) {
-      const std::size_t end = std::min(rest.find('\n'), rest.size());
-      std::string_view line = rest.substr(0, end);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-      if (line.ends_with('\r')) line.remove_suffix(1);
       ++line_;
-      read_line(line);
+      read_line(take_line(rest));
       if (line_ == 1 && !diagnostics_.empty()) return std::move(diagnostics_);
     }
     if (line_ == 0) refuse({}, "the file is empty", "");

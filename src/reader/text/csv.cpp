@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reader/text/scalar.hpp"
+#include "reader/text/text.hpp"
 
 namespace memest {
 namespace {
@@ -81,10 +82,7 @@ Checked<CsvTable> CsvTable::parse(const std::shared_ptr<const SourceText>& sourc
   Diagnostics faults;
   std::string_view rest = source->text;
   for (std::int32_t number = 1; !rest.empty(); ++number) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::string_view line = take_line(rest);
     if (line.empty()) continue;
     std::optional<CsvRow> row = LineReader(source, line, number).read(faults);
     if (!row) continue;

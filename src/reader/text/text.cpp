@@ -141,4 +141,12 @@ std::optional<Diagnostic> find_text_fault(const LineIndex& lines, const TextKind
   return std::nullopt;
 }
 
+std::string_view take_line(std::string_view& rest) {
+  const std::size_t end = std::min(rest.find('\n'), rest.size());
+  std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 }  // namespace memest

@@ -28,6 +28,10 @@ class LineIndex {
   std::vector<std::size_t> line_starts_;
 };
 
+/// The first line without its end, behind which `rest` begins then. Lines end as Windows ends them
+/// too. `rest` is not empty.
+std::string_view take_line(std::string_view& rest);
+
 /// How large a text may be, and what to say of one that is larger or empty.
 struct TextKind {
   std::size_t most_bytes;
