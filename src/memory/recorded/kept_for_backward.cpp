@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "memest/memory/caching_allocator.hpp"
+#include "memest/spec/recorded/phase_name.hpp"
 
 namespace memest {
 namespace {
@@ -56,16 +57,15 @@ KeptForBackward kept_for_backward(const AllocatorTrace& trace) {
     } else if (event.kind == TraceEventKind::free || event.kind == TraceEventKind::free_when_done) {
       blocks[number] = Bytes();
     } else if (event.kind == TraceEventKind::marker) {
-      const std::string_view name = trace.markers[number].name;
-      const std::size_t dot = name.find('.');
-      if (dot == std::string_view::npos) continue;
+      const auto name = split_phase(trace.markers[number].name);
+      if (!name) continue;
       const std::size_t first = first_in_module(trace, begin);
-      const bool is_told = name.ends_with(".forward") && first < end && told < 2;
-      if (is_told && name.substr(0, dot) != step) {
+      const bool is_told = name->phase == "forward" && first < end && told < 2;
+      if (is_told && name->step != step) {
         ++told;
         kept = sum_of(trace, blocks, begin == 0 ? first : begin, end);
-        kept.phase = name;
-        step = name.substr(0, dot);
+        kept.phase = trace.markers[number].name;
+        step = name->step;
       }
       begin = end;
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memest/memory/recorded_use.hpp"
+#include "memest/spec/recorded/phase_name.hpp"
 
 namespace memest {
 namespace {
@@ -36,12 +37,12 @@ class Allocated {
 /// "step2.forward"; what comes before the first marker of a step is the model's.
 RecordedPhase phase_named(std::string_view marker) {
   constexpr std::string_view kStep = "step";
-  const std::size_t dot = marker.find('.');
+  const auto name = split_phase(marker);
   RecordedPhase phase{.name = "model"};
-  if (!marker.starts_with(kStep) || dot == std::string_view::npos) return phase;
-  const std::string_view number = marker.substr(kStep.size(), dot - kStep.size());
+  if (!name || !name->step.starts_with(kStep)) return phase;
+  const std::string_view number = name->step.substr(kStep.size());
   std::from_chars(number.data(), number.data() + number.size(), phase.step);
-  phase.name = marker.substr(dot + 1);
+  phase.name = name->phase;
   if (phase.name == "unfinished") phase.name = "rest";  // of a program that ended there by itself
   return phase;
 }

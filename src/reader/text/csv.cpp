@@ -6,6 +6,7 @@
 
 #include "reader/text/scalar.hpp"
 #include "reader/text/text.hpp"
+#include "reader/text/text.hpp"
 
 namespace memest {
 namespace {

@@ -11,6 +11,7 @@
 #include "report/pages/nouns.hpp"
 #include "report/record/alike_modules.hpp"
 #include "report/record/phase_text.hpp"
+#include "report/record/work_report.hpp"
 
 namespace memest {
 namespace {
@@ -78,10 +79,8 @@ std::vector<TimeRow> time_rows(const RecordedTime& time) {
 }
 
 Json json_of(const RecordedWorkTime& time) {
-  Json json{{"calls", time.calls}};
-  put(json, "flops", time.flops);
-  put(json, "bytes", time.bytes);
-  put(json, "seconds", time.seconds.value());
+  Json json = Json::object();
+  put_amounts(time, json);
   return json;
 }
 

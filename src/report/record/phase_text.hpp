@@ -4,15 +4,17 @@
 #include <string>
 #include <string_view>
 
+#include "memest/spec/recorded/phase_name.hpp"
+
 namespace memest {
 
 /// "step2.backward" as people say it.
 inline std::string phase_text(const std::string& phase) {
   constexpr std::string_view kStep = "step";
-  const std::size_t dot = phase.find('.');
-  if (!phase.starts_with(kStep) || dot == std::string::npos) return "before the first step";
-  const std::string step = phase.substr(kStep.size(), dot - kStep.size());
-  const std::string name = phase.substr(dot + 1);
+  const auto split = split_phase(phase);
+  if (!split || !split->step.starts_with(kStep)) return "before the first step";
+  const std::string step(split->step.substr(kStep.size()));
+  const std::string name(split->phase);
   if (name == "unfinished") return "in step " + step + ", which did not end";
   return "in the " + name + " of step " + step;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memest/report/numbers.hpp"
+#include "memest/spec/recorded/phase_name.hpp"
 #include "memest/units/text.hpp"
 #include "report/pages/nouns.hpp"
 
@@ -17,7 +18,10 @@ constexpr std::size_t kPhasesShown = 10;
 constexpr std::size_t kEndsOfAStep = 3;
 
 /// "step2" of "step2.backward".
-std::string_view step_of_phase(std::string_view phase) { return phase.substr(0, phase.find('.')); }
+std::string_view step_of_phase(std::string_view phase) {
+  const auto name = split_phase(phase);
+  return name ? name->step : phase;
+}
 
 /// The last marker is behind the last step, of which nothing is told unless the program failed.
 bool is_told(const TraceMarker& marker, bool failed) {

@@ -67,16 +67,21 @@ std::string unknown_text(const RecordedTime& time) {
 Json json_of(const std::vector<RecordedWorkTime>& times) {
   Json rows = Json::array();
   for (const RecordedWorkTime& time : times) {
-    Json row{{"name", time.name}, {"calls", time.calls}};
-    put(row, "flops", time.flops);
-    put(row, "bytes", time.bytes);
-    put(row, "seconds", time.seconds.value());
+    Json row{{"name", time.name}};
+    put_amounts(time, row);
     rows.push_back(std::move(row));
   }
   return rows;
 }
 
 }  // namespace
+
+void put_amounts(const RecordedWorkTime& time, Json& json) {
+  json["calls"] = time.calls;
+  put(json, "flops", time.flops);
+  put(json, "bytes", time.bytes);
+  put(json, "seconds", time.seconds.value());
+}
 
 std::vector<Part> time_parts(const RecordedStepTime& time, const std::string& gpu) {
   if (const auto* unavailable = std::get_if<Unavailable>(&time)) {

@@ -13,6 +13,9 @@ namespace memest {
 /// Empty where no work was recorded.
 std::vector<Part> time_parts(const RecordedStepTime& time, const std::string& gpu);
 
+/// Writes how often work was asked for, its FLOPs, bytes and seconds.
+void put_amounts(const RecordedWorkTime& time, Json& json);
+
 /// Writes "time"; nothing where no work was recorded.
 void put_time(const RecordedStepTime& time, Json& json);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/recorded/phase_name.hpp"
 #include "memest/time/links.hpp"
 #include "time/launch_rate.hpp"
 #include "time/recorded/recorded_calls.hpp"
@@ -238,10 +239,8 @@ std::vector<std::string_view> phases_of(const RecordedWork& work) {
   std::string_view phase = kRest;
   for (std::size_t i = work.items.size(); i-- > 0;) {
     if (const auto* mark = std::get_if<WorkMark>(&work.items[i].what)) {
-      const std::string_view name = mark->name;
-      const std::size_t dot = name.find('.');
-      const bool ends = dot != std::string_view::npos && !name.ends_with(".unfinished");
-      phase = ends ? name.substr(dot + 1) : kRest;
+      const auto name = split_phase(mark->name);
+      phase = name && name->phase != "unfinished" ? name->phase : kRest;
     }
     phases[i] = phase;
   }
