@@ -147,7 +147,7 @@ Diagnostics told(const CheckedSpecs& specs, Format format) {
 }  // namespace
 
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings) {
-  Checked<LockFile> lock = open_lock(arguments);
+  const Checked<LockFile> lock = open_lock(arguments);
   if (!lock.ok()) return refused(lock.diagnostics());
   const Checked<std::vector<FoundFile>> found = find_spec_files(arguments.words);
   if (!found.ok()) return refused(found.diagnostics());

@@ -75,8 +75,8 @@ Checked<PlayedRun> played_at(const RecordedFamily& family, const PlayedPoint& at
   run.masks_keep_all = family.masks_keep_all;
   run.at = at;
   run.at->slack = slack_at(family, at.point);
-  if (auto work = work_at(family, at.point)) {
-    give_time(std::move(work), under, run);
+  if (const auto work = work_at(family, at.point)) {
+    give_time(work, under, run);
   } else if (under.hardware && (family.work || !family.no_work.empty())) {
     run.time = Unavailable{family.work ? "its work has no numbers at these sizes" : family.no_work};
   }

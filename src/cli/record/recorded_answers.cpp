@@ -61,7 +61,7 @@ std::string why_undrawn(const RecordedJob& job, const PlayedRun& run) {
 
 Checked<std::optional<RecordedJob>> find_recorded(const Arguments& arguments,
                                                   const std::vector<std::string>& files) {
-  Checked<ReadRequest> request = configuration_request(arguments, files);
+  const Checked<ReadRequest> request = configuration_request(arguments, files);
   if (!request.ok()) return request.diagnostics();
   Checked<std::optional<RecordedJob>> job = find_recorded_job(request.value());
   if (!job.ok() || !job.value() || !job.value()->hardware.assumed) return job;

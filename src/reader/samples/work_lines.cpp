@@ -11,7 +11,6 @@
 namespace memest {
 namespace {
 
-constexpr std::int64_t kMost = LineWords::kMost;
 constexpr std::int64_t kMostIndex = LineWords::kMostIndex;
 
 /// Types of elements by the names that a recording writes; of those that laws do not know the
@@ -66,11 +65,11 @@ std::optional<RecordedTensor> tensor_of(std::string_view text) {
     sizes.remove_prefix(std::min(comma + 1, sizes.size()));
     const bool repeats = size.starts_with(':');
     if (repeats) size.remove_prefix(1);
-    const auto number = whole_number(size, kMost);
+    const auto number = whole_number(size, LineWords::kMost);
     if (!number) return {};
     tensor.shape.push_back(*number);
     if (repeats) continue;
-    if (*number > 0 && tensor.stored > kMost / *number) return {};
+    if (*number > 0 && tensor.stored > LineWords::kMost / *number) return {};
     tensor.stored *= *number;
   }
   return tensor;

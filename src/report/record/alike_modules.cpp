@@ -42,7 +42,7 @@ std::string ranges_text(const std::set<int>& indices) {
   for (auto at = indices.begin(); at != indices.end();) {
     const int first = *at;
     int last = first;
-    while (++at != indices.end() && *at == last + 1) last = *at;
+    for (++at; at != indices.end() && *at == last + 1; ++at) last = *at;
     text += (text.empty() ? "" : ",") + std::to_string(first);
     if (last > first) text += (last == first + 1 ? "," : "..") + std::to_string(last);
   }
