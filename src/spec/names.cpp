@@ -211,6 +211,22 @@ std::string_view name_of(CompileScope compile) {
   return {};
 }
 
+std::string_view name_of(GraphScope scope) {
+  switch (scope) {
+    case GraphScope::attn:
+      return "attn";
+    case GraphScope::mlp:
+      return "mlp";
+    case GraphScope::moe_router:
+      return "moe_router";
+    case GraphScope::moe_preprocess:
+      return "moe_preprocess";
+    case GraphScope::moe:
+      return "moe";
+  }
+  return {};
+}
+
 std::string_view own_type_of(std::string_view name, const Optimizer& optimizer) {
   if (optimizer.main_parameters() == nullptr) return {};
   for (const OptimizerState& state : optimizer.states) {

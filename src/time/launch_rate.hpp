@@ -27,6 +27,6 @@ struct LaunchRates {
   LaunchRate backward;  ///< autograd's own thread, without Python between two operations
 };
 
-LaunchRates launch_rates(CompileScope compile);
+LaunchRates launch_rates(const Implementation& implementation);
 
 }  // namespace memest

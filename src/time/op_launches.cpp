@@ -1,6 +1,7 @@
 #include "time/op_launches.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 namespace memest {
@@ -45,6 +46,28 @@ double backward_launches(const Op& op, const Block& block) {
   return made + (fills_first(op, block) ? 1 : 0);
 }
 
+/// Whether the host launches the op's kernels within a part's graph.
+bool is_captured(const CudaGraphs& graphs, const Block& block, std::size_t op) {
+  const auto part = std::ranges::find_if(block.captured_parts,
+                                         [op](const CapturedPart& one) { return op < one.end; });
+  if (part == block.captured_parts.end()) return false;
+  const bool of_experts = part->scope != GraphScope::attn && part->scope != GraphScope::mlp;
+  return graphs.has(part->scope) || (of_experts && graphs.has(GraphScope::moe));
+}
+
+/// Launches of the host that run a part's graph: the copy of its input into the graph's own, and
+/// the graph (Transformer Engine's make_graphed_callables, Graphed.forward and backward).
+constexpr double kReplayLaunches = 2;
+
+/// Neighbouring parts are one graph, whose first op has its launches.
+void launch_by_graphs(OpWork& op, const Block& block, const CudaGraphs& graphs) {
+  const auto index = static_cast<std::size_t>(op.op - block.ops.data());
+  if (!is_captured(graphs, block, index)) return;
+  const bool first = index == 0 || !is_captured(graphs, block, index - 1);
+  const double launches = first ? kReplayLaunches : 0;
+  op.launches = {.forward = launches, .backward = launches};
+}
+
 }  // namespace
 
 void count_launches(StepWork& work, const Implementation& implementation) {
@@ -60,6 +83,12 @@ void count_launches(StepWork& work, const Implementation& implementation) {
     }
     op.launches.forward += static_cast<double>(op.forward_messages.size());
     op.launches.backward += static_cast<double>(op.backward_messages.size());
+    const CudaGraphs& graphs = implementation.cuda_graph;
+    if (graphs.full_iteration) {
+      op.launches = {};
+    } else if (graphs.of_layers() && op.sums == GradientSums::none) {
+      launch_by_graphs(op, block, graphs);
+    }
   }
 }
 

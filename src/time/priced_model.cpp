@@ -357,7 +357,7 @@ PartCost PricedModel::stage(const StageSplit& split, std::int64_t index) const {
   if (index == 0) part += front_;
   if (index == 0 && split.stages() > 1) part -= between_ends_;
   if (index + 1 == split.stages()) part += back_;
-  wait_for_launches(part.passes, launch_rates(job_->training->implementation.compile), outlook_);
+  wait_for_launches(part.passes, launch_rates(job_->training->implementation), outlook_);
   return part;
 }
 

@@ -492,7 +492,9 @@ TEST_CASE("so it is where the stages are listed, or the ends of the model count 
   bool interleaves = false;
   for (const std::string& experts : {std::string(), mixture}) {
     for (const std::string keys :
-         {"pipeline: 4, pipeline_layout: [3, 4, 5, 2]",
+         // Of a list a search looks at both ends and at the fullest stage between them: here it is
+         // the first of these, which has most micro-batches in flight too.
+         {"pipeline: 4, pipeline_layout: [3, 5, 4, 2]",
           "pipeline: 4, pipeline_layout: [0, 7, 7, 0]",
           "pipeline: 4, pipeline_layout: [1, 2, 3, 2, 2, 1, 2, 1]",
           "pipeline: 4, account_for_embedding: true, account_for_loss: true",
@@ -512,7 +514,7 @@ TEST_CASE("so it is where the stages are listed, or the ends of the model count 
         const Parallelism& layout = verdict.candidate.parallelism;
         INFO(layout.virtual_stages << " stages a rank");
         // Every expert has tensors of its own, each with scalars.
-        const std::int64_t apart = experts.empty() ? 4096 : 2 * kMiB;
+        const std::int64_t apart = experts.empty() ? 4096 : 4 * kMiB;
         CHECK(std::abs((verdict.device - most_of_all_ranks(job, verdict.candidate)).value()) <
               apart);
         interleaves = interleaves || layout.virtual_stages > 1;

@@ -29,6 +29,7 @@ SCRIPTS = [
     ("cudnn_benchmark.py", []),
     ("leaves_at_once.py", []),
     ("leak.py", []),
+    ("captured.py", []),
     ("workers.py spawn", []),
     ("data_parallel.py", ["--gpus", "2"]),
     ("ddp.py", ["--world", "4"]),

@@ -1,6 +1,8 @@
 // How many kernels an operation's passes launch.
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "memest/time/work.hpp"
 #include "small_graph.hpp"
@@ -68,6 +70,37 @@ TEST_CASE("Grouped products over weights apart are a call for each of them") {
   const OpLaunches four = launches_of(op);
   CHECK(four.forward == 4 * one.forward);
   CHECK(four.backward == 4 * one.backward);
+}
+
+TEST_CASE("Neighbouring captured parts are one graph, which takes two launches") {
+  Graph graph = stack_of(
+      {linear_op("a", 0, 1), linear_op("b", 0, 1), linear_op("c", 0, 1), linear_op("d", 0, 1)}, 2,
+      kHidden);
+  Block& layer = graph.blocks.front();
+  layer.captured_parts = {{GraphScope::attn, 1}, {GraphScope::moe_router, 2}, {GraphScope::moe, 4}};
+  Job job = stack_job(2, kHidden);
+  CudaGraphs& graphs = job.training->implementation.cuda_graph;
+  const auto launches = [&] {
+    std::vector<double> forward;
+    for (const OpWork& op : work_of(graph, job).ops) {
+      if (op.block == 0 && op.sums == GradientSums::none) forward.push_back(op.launches.forward);
+    }
+    return forward;
+  };
+  CHECK(launches() == std::vector<double>{1, 1, 1, 1});
+  const auto capture = [&](GraphScope scope) {
+    graphs.scopes[static_cast<std::size_t>(scope)] = true;
+  };
+  capture(GraphScope::attn);
+  CHECK(launches() == std::vector<double>{2, 1, 1, 1});
+  capture(GraphScope::moe_router);
+  CHECK(launches() == std::vector<double>{2, 0, 1, 1});
+  // moe has the router too.
+  graphs = {};
+  capture(GraphScope::moe);
+  CHECK(launches() == std::vector<double>{1, 2, 0, 0});
+  graphs = {.full_iteration = true};
+  CHECK(launches() == std::vector<double>{0, 0, 0, 0});
 }
 
 }  // namespace memest

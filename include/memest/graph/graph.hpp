@@ -3,6 +3,7 @@
 // nothing else knows what a layer does.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,9 +13,19 @@
 
 #include "memest/graph/op.hpp"
 #include "memest/graph/parameters.hpp"
+#include "memest/spec/implementation.hpp"
 #include "memest/symbolic/expr.hpp"
 
 namespace memest {
+
+/// Where a part of a layer that may be captured as a CUDA graph ends: behind `end` of its ops. It
+/// begins where the part before ends.
+struct CapturedPart {
+  GraphScope scope = GraphScope::attn;
+  std::size_t end = 0;
+
+  friend bool operator==(const CapturedPart&, const CapturedPart&) = default;
+};
 
 struct Block {
   std::string name;  ///< "embedding", "layer", "layer (sliding window)", "head", "loss"
@@ -24,8 +35,9 @@ struct Block {
   TensorId input = 0;
   /// The tensor that the next block takes as its input.
   TensorId output = 0;
-  bool checkpointable = false;  ///< a transformer layer: recompute applies to it
-  bool compiled = false;        ///< one region of torch.compile
+  bool checkpointable = false;                    ///< a transformer layer: recompute applies to it
+  bool compiled = false;                          ///< one region of torch.compile
+  std::vector<CapturedPart> captured_parts = {};  ///< of Megatron's layers
 
   /// Elements of the block's own parameters; a tied weight belongs to the block that has it first.
   [[nodiscard]] Expr parameters() const;

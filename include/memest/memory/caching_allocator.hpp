@@ -102,6 +102,9 @@ class CachingAllocator {
   /// The program frees a block that another stream still uses (record_stream): `allocated` falls,
   /// the memory stays until `free`.
   void free_when_done(BlockId block);
+  /// A CUDA graph allocates from the stream's pool: what lies free in it is given back no more
+  /// (release_cached_blocks has the pools of graphs that are gone alone). One stream at most.
+  void keep(int stream) { kept_stream_ = stream; }
   /// torch.cuda.empty_cache(): every whole free segment (expandable: page) goes back.
   void empty_cache();
   /// torch.cuda.reset_peak_memory_stats().
@@ -167,6 +170,7 @@ class CachingAllocator {
   std::int64_t max_split_size_;
   std::vector<Block> blocks_;
   std::vector<Index> spare_blocks_;
+  std::optional<int> kept_stream_;
   std::array<std::vector<std::unique_ptr<StreamPool>>, kPoolKinds> pools_;  // by stream
   std::array<std::int64_t, kPoolKinds> searches_{};  // the clock of a free block's age
   std::vector<Space> spaces_;

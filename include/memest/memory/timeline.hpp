@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memest/graph/graph.hpp"
+#include "memest/memory/part_stream.hpp"
 #include "memest/spec/job.hpp"
 
 namespace memest {
@@ -115,7 +116,8 @@ enum class LoopTensor : std::uint16_t {
   reordered_cache,  ///< the keys or values of the chosen beams
   unread_gradient,  ///< Transformer Engine's, of a weight's shape
   teacher,          ///< a distillation's: its weights
-  average           ///< the moving one of the weights
+  average,          ///< the moving one of the weights
+  generator_state   ///< of a random generator that a CUDA graph captures
 };
 std::string_view name_of(LoopTensor tensor);
 
@@ -150,38 +152,11 @@ struct Label {
   std::uint16_t tensor = 0;
 };
 
-/// The CUDA stream whose pool a storage comes from: pools do not lend to each other.
-enum class Stream : std::uint8_t {
-  compute,
-  all_gather,
-  reduce_scatter,
-  cast_shards  ///< FSDP1's before it gathers
-};
-
-/// A stream of one of a rank's model parts: each has streams of its own but to compute on.
-class PartStream {
- public:
-  // NOLINTNEXTLINE(google-explicit-constructor): most ranks have one part
-  constexpr PartStream(Stream stream, std::size_t part = 0)
-      : stream_(stream), part_(stream == Stream::compute ? 0 : static_cast<std::uint8_t>(part)) {}
-
-  /// The allocator's number of it.
-  [[nodiscard]] constexpr int number() const {
-    constexpr int kOwn = 3;
-    return static_cast<int>(stream_) + kOwn * part_;
-  }
-
-  friend constexpr bool operator==(const PartStream&, const PartStream&) = default;
-
- private:
-  Stream stream_;
-  std::uint8_t part_;
-};
-
 struct Storage {
   std::int64_t bytes = 0;  ///< as asked for, before any rounding
   Label label;
   PartStream stream = Stream::compute;
+  bool awaited = false;  ///< its block, freed, is another stream's until Timeline::joined_before
 };
 
 enum class EventKind : std::uint8_t { allocate, free };
@@ -226,6 +201,9 @@ struct Timeline {
   std::int64_t layers = 0;
   /// The event before which the program has the allocator give back what it caches; absent: none.
   std::optional<std::uint32_t> emptied_before;
+  /// The event before which a capture has ended: what was freed in it and awaited may be handed out
+  /// again. Absent: nothing is awaited.
+  std::optional<std::uint32_t> joined_before;
 };
 
 /// A GPU of the job, as far as its part of the model goes.

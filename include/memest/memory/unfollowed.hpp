@@ -12,6 +12,11 @@ namespace memest {
 /// OverflowError.
 Bytes most_outlier_bytes(const Job& job);
 
+/// Each CUDA graph of a layer has its input, its output and the gradients of both, of all
+/// micro-steps in flight, as static tensors where Megatron does not use its buffers again. Throws
+/// OverflowError.
+Bytes most_graph_bytes(const Job& job);
+
 /// The most that the allocator may hand out beside what is followed: those, and workspaces of
 /// cuDNN's convolutions. Throws OverflowError.
 Bytes most_unfollowed_bytes(const Job& job);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -100,6 +101,29 @@ enum class LoopKind : std::uint8_t {
   torchtitan  ///< torchtitan's own
 };
 
+/// The parts of a layer that Megatron captures as CUDA graphs, as its cuda_graph_scope has them.
+enum class GraphScope : std::uint8_t {
+  attn,            ///< the first norm, self-attention and its residual sum
+  mlp,             ///< a dense layer's second norm, feed-forward and residual sum
+  moe_router,      ///< the second norm, shared experts and the router
+  moe_preprocess,  ///< what the dispatcher does before it sends tokens
+  moe              ///< all of a layer of experts behind its attention
+};
+inline constexpr std::array kGraphScopes = {GraphScope::attn, GraphScope::mlp,
+                                            GraphScope::moe_router, GraphScope::moe_preprocess,
+                                            GraphScope::moe};
+
+/// CUDA graphs: kernels that the device launches one after another at one call of the host's.
+struct CudaGraphs {
+  bool full_iteration = false;  ///< all forwards and backwards of a step, as one graph
+  std::array<bool, kGraphScopes.size()> scopes{};
+
+  [[nodiscard]] bool has(GraphScope scope) const { return scopes[static_cast<std::size_t>(scope)]; }
+  /// Whether parts of layers are captured.
+  [[nodiscard]] bool of_layers() const { return scopes != std::array<bool, kGraphScopes.size()>{}; }
+  [[nodiscard]] bool any() const { return full_iteration || of_layers(); }
+};
+
 std::string_view name_of(Framework framework);
 std::string_view name_of(AttentionKernel kernel);
 std::string_view name_of(LossKernel kernel);
@@ -107,6 +131,7 @@ std::string_view name_of(NormKernel kernel);
 std::string_view name_of(LoopKind loop);
 std::string_view name_of(LayerSpec layers);
 std::string_view name_of(CompileScope compile);
+std::string_view name_of(GraphScope scope);
 std::string_view name_of(TeRelease release);
 std::string_view name_of(TransformersRelease release);
 
@@ -140,6 +165,7 @@ struct Implementation {
   TransformersRelease transformers = TransformersRelease::v5_18;
   TorchRelease torch = kRecordedTorchRelease;
   CompileScope compile = CompileScope::off;
+  CudaGraphs cuda_graph = {};
   LigerKernels liger = {};
 };
 

@@ -83,14 +83,15 @@ class Recorder:
     @uninterrupted
     def drain(self):
         """Writes what happened since the last time and forgets it."""
-        histories = self.torch.cuda.memory._snapshot()["device_traces"]
+        snapshot = self.torch.cuda.memory._snapshot()
         self.torch.cuda.memory._record_memory_history(None)
         self.begin_history()
         failed = self.library.memest_record_failed_allocations()
-        for device, history in enumerate(histories):
+        for device, history in enumerate(snapshot["device_traces"]):
             if not history and device not in self.traces:
                 continue
             trace = self.trace_of(device)
+            trace.note_pools([segment for segment in snapshot["segments"] if segment["device"] == device], history)
             trace.add(history, self.marks.get(device, []), failed == self.failed and not self.collects)
             trace.write([f"# device peak: {self.library.memest_record_device_peak(device)}"])
         self.failed = failed

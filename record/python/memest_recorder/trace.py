@@ -1,5 +1,7 @@
 """Writes PyTorch's history of allocations as memest's allocator trace (docs/commands/replay.md has the format)."""
 
+from bisect import bisect
+
 from memest_recorder.places import place_of
 
 SEGMENTS = {"segment_alloc": "S", "segment_free": "s", "segment_map": "M", "segment_unmap": "U"}
@@ -14,7 +16,8 @@ class Mark:
 
 
 class Trace:
-    """Appends to the file at `path`. Addresses become the numbers of allocations, streams and places are numbered as they come."""
+    """Appends to the file at `path`. Addresses become the numbers of allocations, streams and places are numbered as they come; a
+    pool of its own, as a CUDA graph has one, is another stream, because neither lends to the other."""
 
     def __init__(self, path, head):
         self.file = open(path, "w", buffering=1 << 20)
@@ -24,6 +27,8 @@ class Trace:
         self.awaited = None  # a requested free, until it is known whether the memory is free at once
         self.allocations = 0
         self.streams = {}
+        self.own_pools = []  # of each segment that is of one its address, its end, the pool, and the entry that made it, by address
+        self.entry = 0  # of the history that is written
         self.places = {}
         self.place = None
         self.counts = [0, 0, 0, 0, 0]  # allocations, frees, segments obtained, segments returned, requests that failed
@@ -31,13 +36,20 @@ class Trace:
     def write(self, lines):
         self.file.write("".join(line + "\n" for line in lines))
 
+    def note_pools(self, segments, history):
+        """Segments of one device as PyTorch has them behind the history. One that is gone by then counts as its stream's own."""
+        own = [segment for segment in segments if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)]
+        made = {entry["addr"]: at for at, entry in enumerate(history) if entry["action"] == "segment_alloc"} if own else {}
+        self.own_pools = sorted((one["address"], one["address"] + one["total_size"], tuple(one["segment_pool_id"]), made.get(one["address"], 0))
+                                for one in own)
+
     def add(self, history, marks, empties):
         """Writes the entries of a history, and each mark where its counts are reached. `empties`: no request failed meanwhile, so
         that segments which go were returned by emptyCache, also where C++ called it (cudnn.benchmark)."""
         emptied = False
         marks = iter(marks)
         mark = next(marks, None)
-        for entry in history:
+        for self.entry, entry in enumerate(history):
             while mark is not None and not self.completes(entry) and all(had <= now for had, now in zip(mark.counts, self.counts)):
                 self.flush_free()
                 self.write(mark.lines)
@@ -93,7 +105,14 @@ class Trace:
         self.awaited = None
 
     def stream_of(self, entry):
-        return self.streams.setdefault(entry.get("stream", 0), len(self.streams))
+        return self.streams.setdefault((entry.get("stream", 0), self.pool_of(entry.get("addr"))), len(self.streams))
+
+    def pool_of(self, address):
+        if not self.own_pools or address is None:
+            return None
+        at = bisect(self.own_pools, address, key=lambda segment: segment[0])
+        _, end, pool, made = self.own_pools[at - 1]
+        return pool if at > 0 and address < end and self.entry >= made else None
 
     def set_place(self, entry):
         frames = [(frame["filename"], frame["line"], frame["name"]) for frame in entry.get("frames", ())]

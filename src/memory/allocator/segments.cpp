@@ -95,7 +95,9 @@ void CachingAllocator::release_cached() {
   // release_cached_blocks: the large pool before the small one (release_blocks for each).
   for (const auto& pools : pools_) {
     scratch_.clear();
-    for (const auto& pool : pools) pool->free.append_to(blocks_, scratch_);
+    for (const auto& pool : pools) {
+      if (kept_stream_ != pool->stream) pool->free.append_to(blocks_, scratch_);
+    }
     for (const Index block : scratch_) {
       if (blocks_[block].space != kNoSpace) {
         unmap_pages(block);

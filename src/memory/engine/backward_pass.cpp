@@ -310,8 +310,12 @@ void BackwardPass::accumulate(std::uint32_t index) {
   ParameterGradient& parameter = engine_.gradients[index];
   StorageId arrived = std::exchange(parameter.slot, {}).storage;
   parameter.arrived = 0;
-  // _make_backward_post_hook: main_grad.add_(param.grad.data), then param.grad = None.
-  if (settings.adds_to_buffers) return recorder_.release(arrived);
+  // _make_backward_post_hook: main_grad.add_(param.grad.data), then param.grad = None. The node of
+  // the sum is of the stream in which DDP was made.
+  if (settings.adds_to_buffers) {
+    recorder_.await(arrived);
+    return recorder_.release(arrived);
+  }
   if (settings.gradient_bytes > 0) arrived = in_gradient_type(index, arrived);
   if (settings.hooks != nullptr && settings.hooks->take_gradient(index, arrived)) return;
   if (parameter.storage == kNoStorage) {

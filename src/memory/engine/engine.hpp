@@ -95,6 +95,8 @@ class Engine {
   void hand_over(OptimizerRun& optimizer) const {
     if (hooks() != nullptr) hooks()->hand_over(optimizer);
   }
+  /// The program goes on in another stream.
+  void change_stream() { state_.buffers.change_stream(); }
   /// zero_grad(set_to_none=True).
   void drop_gradients();
 

@@ -28,6 +28,8 @@ class LibraryBuffers {
       : sizes_(sizes), recorder_(recorder) {}
 
   void use(Workspace workspace, EngineThread thread);
+  /// The program goes on in another stream, in which handles have workspaces of their own.
+  void change_stream() { made_ = {}; }
   /// Megatron's global memory buffer has at least so many bytes from here on.
   void grow(std::int64_t bytes);
   /// Transformer Engine's gradient of a weight that nobody reads: the process keeps one by shape.

@@ -37,10 +37,25 @@ std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
            ""}};
 }
 
+/// Tokens, labels, positions and loss mask of all micro-steps, and where the loader makes attention
+/// masks, those.
+LedgerTerm static_batches_term(const Job& job) {
+  const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
+  constexpr std::int64_t kIds = 3;
+  Expr of_token(kIds * size_of(DType::int64) + size_of(DType::fp32));
+  const bool masks =
+      job.training->implementation.layers == LayerSpec::te && job.parallelism.context == 1;
+  if (masks) of_token += Expr(Symbol::seq_len);
+  return {"batches of the step on the device", TermGroup::buffers,
+          Expr(Symbol::micro_batches) * tokens * of_token,
+          "megatron-core 0.16.1, full_cuda_graph.py, StaticBufferLoader", ""};
+}
+
 }  // namespace
 
 std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) {
   const TrainingSpec& training = *job.training;
+  if (training.implementation.cuda_graph.full_iteration) return {static_batches_term(job)};
   if (!row_of(training.implementation.loop).keeps_batches) return {};
   const bool lists = !loop_habits_of(training.implementation).generates_batches;
   if (job.parallelism.context > 1) {

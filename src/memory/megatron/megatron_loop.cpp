@@ -29,6 +29,7 @@ MegatronLoop::MegatronLoop(const Parts& parts)
       states_(parts.states),
       recorder_(parts.recorder),
       device_(parts.device),
+      batches_(parts.job, parts.recorder),
       by_deepspeed_(is_megatron_deepspeed(job_)),
       seq_len_(training_.seq_len / parts.job.parallelism.context),
       place_{parts.job.parallelism.pipeline, parts.rank, parts.job.parallelism.virtual_stages},
@@ -46,14 +47,12 @@ MegatronLoop::MegatronLoop(const Parts& parts)
 }
 
 std::int64_t MegatronLoop::followed_micro_steps(const Job& job) {
+  // A capture gives back nothing that another stream awaits: every micro-step takes more.
+  if (job.training->implementation.cuda_graph.full_iteration) {
+    return job.training->gradient_accumulation;
+  }
   return std::min(job.training->gradient_accumulation,
                   checked_multiply(kMostMicroSteps, job.parallelism.pipeline));
-}
-
-/// The training program's data loader makes a mask of every sequence, which long sequences do
-/// without; the library alone is given one for all.
-bool MegatronLoop::loads_masks() const {
-  return training_.implementation.layers == LayerSpec::te && job_.parallelism.context == 1;
 }
 
 HeldStorage MegatronLoop::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
@@ -98,29 +97,19 @@ std::shared_ptr<MegatronLoop::Received> MegatronLoop::receive_input(std::int64_t
 /// forward_step_func: the data iterator holds the tokens until the next, the rest of the batch is
 /// its own. Answers the losses of all tokens, or what the stage sends on.
 HeldStorage MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received>& input) {
-  const std::int64_t count = checked_multiply(training_.micro_batch, seq_len_);
-  const auto of = [&](std::int64_t elements, DType type, LoopTensor tensor) {
-    return make(checked_multiply(elements, size_of(type)), Holding::batch, tensor);
-  };
   HeldStorage& tokens = tokens_[static_cast<std::size_t>(flight.chunk)];
-  tokens = of(count, DType::int64, LoopTensor::batch);
-  HeldStorage labels = of(count, DType::int64, LoopTensor::labels);
-  flight.mask = of(count, DType::fp32, LoopTensor::loss_mask);
-  HeldStorage positions = of(seq_len_, DType::int64, LoopTensor::position_ids);
-  const bool at_end = is_first(flight.chunk) || is_last(flight.chunk);
-  if (loads_masks() && at_end) {
-    flight.attention_mask =
-        of(checked_multiply(count, seq_len_), DType::boolean, LoopTensor::attention_mask);
-  }
+  MicroBatch batch = batches_.next(tokens, is_first(flight.chunk) || is_last(flight.chunk));
+  flight.mask = std::move(batch.loss_mask);
+  flight.attention_mask = std::move(batch.attention_mask);
   engine_.bind_input("token ids", tokens.id());
-  engine_.bind_input("labels", labels.id());
-  engine_.bind_input("position ids", positions.id());
+  engine_.bind_input("labels", batch.labels.id());
+  engine_.bind_input("position ids", batch.positions.id());
   engine_.bind_input("attention mask", mask_.id());
   HeldStorage answer = recorder_.adopt(engine_.forward_stage(static_cast<std::size_t>(flight.chunk),
                                                              given_to_model(input.get()), input));
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());
-  labels.drop();
-  positions.drop();
+  batch.labels.drop();
+  batch.positions.drop();
   // Fused attention does not read it; checkpoints hold it with their arguments.
   const bool kept = !std::holds_alternative<NoRecompute>(training_.recompute);
   if (!kept) flight.attention_mask.drop();
@@ -354,6 +343,22 @@ void MegatronLoop::finish_gradients() {
   recorder_.make_and_free(bytes, loop_label(Holding::temporaries, LoopTensor::gradient_buffer));
 }
 
+/// FullCudaGraphWrapper: the generators of the random state tracker are registered, each with a
+/// seed and an offset; torch.cuda.graph empties the cache, and PyTorch's own generator has its two
+/// in the stream of the capture (CUDAGraph::capture_begin).
+void MegatronLoop::begin_capture() {
+  constexpr int kTracked = 3;  // of the data's, the model's and the experts' ranks
+  constexpr int kOfEach = 2;
+  const Label label = loop_label(Holding::buffers, LoopTensor::generator_state);
+  for (int i = 0; i < kTracked * kOfEach; ++i) recorder_.allocate(size_of(DType::int64), label);
+  recorder_.empty_cache();
+  for (int i = 0; i < kOfEach; ++i) {
+    recorder_.allocate(size_of(DType::int64), label, Stream::capture);
+  }
+  engine_.change_stream();
+  recorder_.capture(true);
+}
+
 void MegatronLoop::step(std::uint16_t number) {
   recorder_.begin_step(number);
   if (number > 1) {
@@ -361,6 +366,10 @@ void MegatronLoop::step(std::uint16_t number) {
     states_.zero_grad();
     recorder_.end();
   }
+  batches_.stay(is_first(0) || is_last(place_.chunks - 1));
+  const bool graph = training_.implementation.cuda_graph.full_iteration;
+  const bool captures = graph && number > training_.steps;
+  if (captures) begin_capture();
   HeldStorage tokens = make(size_of(DType::int32), Holding::buffers, LoopTensor::token_count);
   if (place_.ranks > 1) {
     recorder_.begin(Phase::backward);
@@ -377,7 +386,10 @@ void MegatronLoop::step(std::uint16_t number) {
   end_pipeline();
   tokens.drop();
   for (HeldStorage& one : tokens_) one.drop();
+  // FullCudaGraphWrapper.result names them until the next step's.
+  if (graph) reported_ = std::move(losses_);
   losses_.drop();
+  recorder_.capture(false);
   recorder_.end();
   recorder_.begin(Phase::optimizer);
   states_.step(recorder_);

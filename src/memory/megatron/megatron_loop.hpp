@@ -10,6 +10,7 @@
 
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memory/engine/engine.hpp"
+#include "memory/megatron/megatron_batches.hpp"
 #include "memory/optimizer/stepped_states.hpp"
 #include "memory/timeline/recorder.hpp"
 
@@ -60,7 +61,6 @@ class MegatronLoop {
   HeldStorage make(std::int64_t bytes, Holding holding, LoopTensor tensor);
   HeldStorage scalar(LoopTensor tensor);
   HeldStorage sum_of_tokens(LoopTensor tensor);
-  [[nodiscard]] bool loads_masks() const;
   [[nodiscard]] bool is_first(std::int64_t chunk) const;
   [[nodiscard]] bool is_last(std::int64_t chunk) const;
   HeldStorage receive();
@@ -79,6 +79,7 @@ class MegatronLoop {
   void run_interleaved();
   void receive_next(const PipelineAction* forward, const PipelineAction* backward);
   void end_pipeline();
+  void begin_capture();
   void finish_gradients();
 
   const Job& job_;
@@ -88,6 +89,7 @@ class MegatronLoop {
   SteppedStates& states_;
   Recorder& recorder_;
   std::optional<LaunchDevice> device_;
+  MegatronBatches batches_;
   bool by_deepspeed_;     // its engine runs the pipeline
   std::int64_t seq_len_;  // of a rank
   PipelinePlace place_;
@@ -96,6 +98,7 @@ class MegatronLoop {
   std::vector<std::shared_ptr<Received>> model_inputs_;  // by chunk: set_input_tensor holds them
   std::vector<HeldStorage> tokens_;  // by chunk: what its data iterator made last
   HeldVector losses_;                // of the step
+  HeldVector reported_;              // of the last, where its graph names them
   HeldVector leaves_;                // of the last graph, where there is no pipeline
   HeldStorage auxiliary_scale_;      // MoEAuxLossAutoScaler.main_loss_backward_scale
   std::deque<Flight> flights_;

@@ -60,7 +60,10 @@ class MegatronRun {
     settings.tensor_ranks = of_.job.parallelism.tensor;
     Engine engine(of_.graph, order_, settings, recorder_);
     MegatronLoop loop({of_.job, of_.rank.pipeline, order_, engine, states, recorder_, of_.device});
-    for (std::int64_t i = 1; i <= of_.job.training->steps; ++i) {
+    // The first steps run as others do; one more is captured, whose events its replays do not make.
+    const TrainingSpec& training = *of_.job.training;
+    const std::int64_t captured = training.implementation.cuda_graph.full_iteration ? 1 : 0;
+    for (std::int64_t i = 1; i <= training.steps + captured; ++i) {
       loop.step(static_cast<std::uint16_t>(i));
     }
     recorder_.finish();

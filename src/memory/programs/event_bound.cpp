@@ -18,8 +18,13 @@ constexpr std::int64_t kMostEvents = 6'000'000;
 constexpr std::int64_t kEventsOfOperation = 8;   ///< forward, backward and one recompute
 constexpr std::int64_t kEventsOfParameter = 16;  ///< gradient, states, temporaries of a step
 
+bool captures_iteration(const Job& job) {
+  return job.training && job.training->implementation.cuda_graph.full_iteration;
+}
+
 std::int64_t micro_steps_of(const Job& job) {
   if (!job.training) return 1;
+  if (captures_iteration(job)) return job.training->gradient_accumulation;  // all are followed
   const std::int64_t most = checked_multiply(kMostMicroSteps, job.parallelism.pipeline);
   return std::min(job.training->gradient_accumulation, most);
 }
@@ -51,7 +56,8 @@ std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Jo
     for (const ParameterTensor& tensor : inventory->parameters) parameters += tensor.count;
   }
   if (job.training && job.training->averages_weights) parameters *= 2;  // a copy of each
-  const std::int64_t steps = job.training ? job.training->steps : 1;
+  const std::int64_t captured = captures_iteration(job) ? 1 : 0;
+  const std::int64_t steps = job.training ? job.training->steps + captured : 1;
   const Int128 events = steps * (operations * kEventsOfOperation * micro_steps_of(job) +
                                  parameters * kEventsOfParameter) +
                         2 * operations_of_decoding(graph, job);

@@ -9,8 +9,8 @@
 
 namespace memest {
 
-/// Events that the timeline of `job` over `graph` has at most, by and large: within twice of what it
-/// has. Why there are too many of them to write, where there are.
+/// Events that the timeline of `job` over `graph` has at most, by and large: within twice of what
+/// it has. Why there are too many of them to write, where there are.
 std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Job& job);
 
 }  // namespace memest

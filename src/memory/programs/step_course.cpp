@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "memory/timeline/awaited_blocks.hpp"
+
 namespace memest {
 namespace {
 
@@ -48,16 +50,18 @@ StepCourse course_of(const Timeline& timeline, const AllocatorSettings& settings
   NotingDevice memory(device.total, device.available);
   CachingAllocator allocator(settings, device.limit, memory);
   std::vector<BlockId> blocks(timeline.storages.size(), BlockId::none);
+  AwaitedBlocks awaited(timeline, allocator);
   StepCourse course;
   course.points.reserve(timeline.events.size());
   for (std::uint32_t i = 0; i < timeline.events.size(); ++i) {
     const Event event = timeline.events[i];
     memory.begin_event(i);
+    awaited.come_to(i);
     if (timeline.emptied_before == i) allocator.empty_cache();
     CoursePoint point;
     if (event.kind == EventKind::free) {
       point.address = allocator.address_of(blocks[event.storage]);
-      allocator.free(blocks[event.storage]);
+      awaited.free(event.storage, blocks[event.storage]);
     } else {
       const Storage& storage = timeline.storages[event.storage];
       const auto block = allocator.allocate(Bytes(storage.bytes), storage.stream.number());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memory/allocator/block.hpp"
+#include "memory/timeline/awaited_blocks.hpp"
 #include "memory/timeline/repeated_parts.hpp"
 
 namespace memest {
@@ -74,6 +75,7 @@ class StepReplayer {
         least_(least),
         device_(device.total, device.available),
         allocator_(settings, device.limit, device_),
+        awaited_(timeline, allocator_),
         blocks_(timeline.storages.size(), BlockId::none) {
     replay_.blocks.resize(timeline.storages.size());
   }
@@ -154,6 +156,8 @@ class StepReplayer {
     follow_ = FollowedBlocks::all;
     if (!parts_.repeats(first)) standings_.clear();
     // The age of what lies free, by which garbage is collected, would go on.
+    // A capture's awaited blocks are more with every part of it.
+    if (timeline_.joined_before) return 0;
     if (collects_garbage_ || !(parts_.repeats(first) || parts_.repeats(first + 1))) return 0;
     Standing now = standing_before(first);
     if (!standings_.empty() && standings_.back().has_large_of(now)) follow_ = least_;
@@ -216,9 +220,10 @@ class StepReplayer {
   bool run_events(std::uint32_t begin, std::uint32_t end) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const Event event = timeline_.events[i];
+      awaited_.come_to(i);
       if (timeline_.emptied_before == i) allocator_.empty_cache();
       if (event.kind == EventKind::free) {
-        allocator_.free(blocks_[event.storage]);
+        awaited_.free(event.storage, blocks_[event.storage]);
         continue;
       }
       if (!allocate(event.storage)) {
@@ -295,6 +300,7 @@ class StepReplayer {
   CountingDevice device_;
   std::int64_t calls_for_large_ = 0;
   CachingAllocator allocator_;
+  AwaitedBlocks awaited_;
   std::vector<BlockId> blocks_;
   std::vector<Standing> standings_;  ///< before the last parts, all of them equal
   Bytes span_peak_;

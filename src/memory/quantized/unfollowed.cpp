@@ -71,8 +71,26 @@ Bytes most_outlier_bytes(const Job& job) {
   return Bytes(checked_add(kept, passing));
 }
 
+Bytes most_graph_bytes(const Job& job) {
+  if (!job.training || !job.training->implementation.cuda_graph.of_layers()) return {};
+  const TrainingSpec& training = *job.training;
+  const Parallelism& layout = job.parallelism;
+  const auto& decoder = std::get<DecoderSpec>(job.model.architecture);
+  const std::int64_t ranks = layout.context * (layout.sequence ? layout.tensor : 1);
+  const std::int64_t tokens = checked_multiply(training.micro_batch, training.seq_len / ranks);
+  const std::int64_t stream = checked_multiply(checked_multiply(tokens, decoder.hidden_size),
+                                               size_of(training.recipe.weights));
+  // The first rank of 1F1B has as many micro-steps in flight as there are ranks, each in its
+  // layers.
+  const std::int64_t in_flight = std::min(training.gradient_accumulation, layout.pipeline);
+  const std::int64_t layers = (decoder.layers() + layout.pipeline - 1) / layout.pipeline;
+  constexpr std::int64_t kOfGraph = 4;  // input, output, and the gradients of both
+  return Bytes(
+      checked_multiply(checked_multiply(stream, kOfGraph), checked_multiply(layers, in_flight)));
+}
+
 Bytes most_unfollowed_bytes(const Job& job) {
-  return most_convolution_workspace(job) + most_outlier_bytes(job);
+  return most_convolution_workspace(job) + most_outlier_bytes(job) + most_graph_bytes(job);
 }
 
 }  // namespace memest

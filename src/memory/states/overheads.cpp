@@ -72,11 +72,15 @@ LedgerTerm cublas_term(const Graph& graph, const Job& job, const WorkspaceSizes&
   const TorchRow& torch = row_of(job.forward()->implementation.torch);
   const bool kept = sizes.cublas_life == WorkspaceLife::process;
   std::int64_t count = kept && job.training ? kCublasWorkspaces : 1;
+  // Handles have others in the stream in which a CUDA graph is captured.
+  const bool captured = job.forward()->implementation.cuda_graph.full_iteration;
+  if (captured) count *= 2;
   // The forward's thread has none where all its products are other kernels' (CUTLASS's in float8).
   if (uses(graph, Workspace::cublas_lt_twice) && !multiplies_forward(graph)) --count;
   std::string source = "PyTorch " + std::string(torch.name) + ", ";
   source += kept ? "one for the forward and one for the backward thread: 32 MiB each"
                  : "of one product at a time, at most: 32 MiB";
+  if (captured) source += ", and as many for a CUDA graph's stream";
   source += " on compute capability 9.0";
   if (torch.large_on_blackwell) source += ", 10.x and 12.x";
   source += ", 8,519,680 B elsewhere";
@@ -180,6 +184,9 @@ OutsideTerms outside_terms(const Job& job) {
   none_up_to(most_convolution_workspace(job), "workspaces of cuDNN's convolutions",
              "not known without a GPU: none is assumed; the interval goes up to the largest "
              "convolution's lowered input (im2col)");
+  none_up_to(most_graph_bytes(job), "static tensors of CUDA graphs",
+             "Transformer Engine, make_graphed_callables: what goes into and comes out of each "
+             "graph, and both gradients, where its buffers are not used again; none is assumed");
   none_up_to(most_outlier_bytes(job), "columns of outliers (LLM.int8())",
              "known from the data alone: none is assumed; the interval goes up to every column of "
              "every input");

@@ -64,6 +64,7 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::unread_gradient, "unread gradient of a weight's shape"},
     {LoopTensor::teacher, "weights of the teacher or reference"},
     {LoopTensor::average, "moving average of the weights"},
+    {LoopTensor::generator_state, "state of a random generator"},
 });
 
 std::string with_layer(const std::string& name, const TensorPlace& place, std::int64_t count) {

@@ -24,6 +24,7 @@ StorageId Recorder::allocate(std::int64_t bytes, Label label, PartStream stream)
   const auto id = static_cast<StorageId>(timeline_.storages.size());
   label.phase = phase_;
   label.step = step_;
+  if (stream == Stream::compute) stream = computes_in_;
   timeline_.storages.push_back({bytes, label, stream});
   references_.push_back(1);
   // Every storage is freed once at most: its free, too, has room from here on.
@@ -57,6 +58,12 @@ void Recorder::release(StorageId storage) {
   if (storage == kNoStorage) return;
   expect(references_[storage] > 0, "a storage is released only as often as it is held");
   if (--references_[storage] == 0) timeline_.events.push_back({EventKind::free, storage});
+}
+
+void Recorder::capture(bool begins) {
+  const bool ends = !begins && computes_in_ == Stream::graph;
+  computes_in_ = begins ? Stream::graph : Stream::compute;
+  if (ends) timeline_.joined_before = static_cast<std::uint32_t>(timeline_.events.size());
 }
 
 void Recorder::begin(Phase phase, std::uint16_t micro_step) {
@@ -153,6 +160,7 @@ void Recorder::finish() {
   expect(!ended_twice_, "a storage is released only as often as it is held");
   finished_ = true;
   if (copies_.empty()) return;
+  expect(!timeline_.joined_before, "no step is copied beside one that is captured");
   Timeline whole;
   std::size_t more_events = 0;
   std::size_t more_storages = 0;

@@ -54,6 +54,20 @@ class Recorder {
   void end_name(StorageId storage) noexcept;
   [[nodiscard]] std::uint32_t references(StorageId storage) const { return references_[storage]; }
 
+  /// The program has the allocator give back what it caches.
+  void empty_cache() {
+    timeline_.emptied_before = static_cast<std::uint32_t>(timeline_.events.size());
+  }
+  /// A CUDA graph's capture begins or ends: what its stream allocates comes from the graph's pool.
+  void capture(bool begins);
+  /// Another stream uses the storage too (record_stream). A capture cannot ask whether it is done:
+  /// the block waits for the capture's end.
+  void await(StorageId storage) {
+    if (storage != kNoStorage) {
+      timeline_.storages[storage].awaited = computes_in_ == Stream::graph;
+    }
+  }
+
   /// A place between two events.
   struct Mark {
     std::uint32_t event = 0;
@@ -96,6 +110,7 @@ class Recorder {
   std::vector<StorageId> launched_;  // by ScratchStep::block, of the kernels that run
   bool finished_ = false;
   bool ended_twice_ = false;  // some name: a destructor cannot say so
+  Stream computes_in_ = Stream::compute;
   Phase phase_ = Phase::model;
   std::uint16_t step_ = 0;
 };

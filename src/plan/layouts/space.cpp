@@ -302,6 +302,11 @@ std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout
 std::vector<Recompute> recompute_choices(const Job& job) {
   if (job.given.recompute) return {job.training->recompute};
   if (job.training->implementation.compile == CompileScope::whole) return {NoRecompute{}};
+  // Layers recomputed whole are captured in a full iteration alone
+  // (reader/frameworks/cuda_graphs.cpp).
+  if (job.training->implementation.cuda_graph.of_layers()) {
+    return {NoRecompute{}, SelectiveRecompute{}};
+  }
   // The reader refuses others beside images (src/reader/multimodal/images.cpp) and adapters other
   // than LoRA (src/reader/frameworks/adapters.cpp).
   const auto& adapter = job.model.adapter;

@@ -61,6 +61,17 @@ std::string liger(const Job& job) {
          ", fused_linear_cross_entropy: " + written_as(kernels.fused_linear_cross_entropy) + "}";
 }
 
+std::string cuda_graph(const Job& job) {
+  const CudaGraphs& graphs = training(job).implementation.cuda_graph;
+  if (graphs.full_iteration) return written_as(std::string_view("full_iteration"));
+  if (!graphs.of_layers()) return written_as(std::string_view("off"));
+  std::string list;
+  for (const GraphScope scope : kGraphScopes) {
+    if (graphs.has(scope)) list += (list.empty() ? "" : ", ") + std::string(name_of(scope));
+  }
+  return "[" + list + "]";
+}
+
 std::string units(const Job& job) {
   const auto& fsdp = layout(job).fsdp;
   if (!fsdp) return written_as(kNoneWord);
@@ -241,6 +252,7 @@ constexpr JobKey kImplementation[] = {
      [](const Job& job) { return written_as(name_of(training(job).implementation.torchtitan)); }},
     {"training.implementation.compile",
      [](const Job& job) { return written_as(name_of(training(job).implementation.compile)); }},
+    {"training.implementation.cuda_graph", cuda_graph},
     {"training.implementation.liger", liger},
 };
 

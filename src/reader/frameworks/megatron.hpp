@@ -21,6 +21,9 @@ void check_megatron_adapter(const Value& root, const Job& job, Diagnostics& diag
 /// Refuses results that are thrown away and made again where Megatron has none.
 void check_megatron_recompute(const Value& root, const Job& job, Diagnostics& diagnostics);
 
+/// Refuses CUDA graphs of what Megatron does not capture.
+void check_cuda_graphs(const Value& root, const Job& job, Diagnostics& diagnostics);
+
 /// Under Megatron 'fsdp' of version 2 is Megatron-FSDP, which is its ZeRO 3.
 void share_by_megatron_units(Job& job);
 /// Refuses what Megatron-FSDP does not run.

@@ -92,6 +92,17 @@ void read_compile(const Value* compile, Implementation& implementation, Diagnost
                      "it comes with a later version; leave 'compile' out or set it to off"));
 }
 
+void read_cuda_graph(const Value* written, Implementation& implementation) {
+  if (written == nullptr) return;
+  CudaGraphs& graphs = implementation.cuda_graph;
+  graphs.full_iteration = as_text(written) == "full_iteration";
+  for (const Value& item : written->items) {
+    for (const GraphScope scope : kGraphScopes) {
+      if (item.text == name_of(scope)) graphs.scopes[static_cast<std::size_t>(scope)] = true;
+    }
+  }
+}
+
 /// The key of the model's own gated feed-forward; none where it has another, or several.
 std::optional<std::string_view> gate_of(const ModelSpec* model) {
   const auto* decoder = model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
@@ -183,6 +194,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   read_loop(written->find("loop"), implementation, diagnostics);
   read_liger(written->find("liger"), model, implementation, diagnostics);
   read_compile(written->find("compile"), implementation, diagnostics);
+  read_cuda_graph(written->find("cuda_graph"), implementation);
   return implementation;
 }
 

@@ -33,6 +33,10 @@ constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embeddi
 constexpr Word kLayerSpecs[] = {{"te"}, {"local"}, {"legacy"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}, {"sft"}, {"dpo"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole"}};
+constexpr Word kCudaGraphs[] = {{"off"}, {"full_iteration"}};
+constexpr Word kGraphScopeWords[] = {
+    {"attn"}, {"mlp"}, {"moe_router"}, {"moe_preprocess"}, {"moe"}};
+constexpr Shapes kGraphScopeItem = {choice(kGraphScopeWords)};
 constexpr Word kTorches[] = {{"2.11"}, {"2.6"},  {"2.7"},  {"2.8"},  {"2.9"},
                              {"2.10"}, {"2.12"}, {"2.13"}, {"2.14"}, {"2.15"}};
 constexpr Word kTransformersReleases[] = {{"5.18"}, {"5.24"}};
@@ -149,6 +153,12 @@ constexpr Key kImplementationKeys[] = {
      .doc =
          "What torch.compile compiles: each layer by itself (blocks; torchtitan its loss too), or "
          "the model with its loss (whole)."},
+    {.name = "cuda_graph",
+     .shapes = {choice(kCudaGraphs), list(kGraphScopeItem)},
+     .fallback = "off",
+     .doc = "What Megatron captures as CUDA graphs, as its cuda_graph_scope: all forwards and "
+            "backwards of a step (full_iteration), or a list of parts of layers (attn, mlp, "
+            "moe_router, moe_preprocess, moe)."},
     {.name = "transformers",
      .shapes = {choice(kTransformersReleases)},
      .fallback = "5.18",
@@ -171,6 +181,7 @@ constexpr std::string_view kLegacyLayers = "Megatron's legacy layers";
 constexpr OwnKey kOwnKeys[] = {
     {.name = "layers", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "transformer_engine", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
+    {.name = "cuda_graph", .belongs_to = has_layer_specs, .owner = "Megatron"},
     {.name = "torchtitan", .belongs_to = shards_by_dtensor, .owner = "torchtitan"},
     {.name = "transformers", .belongs_to = is_of_transformers, .owner = "transformers"},
     {.name = "masked_softmax_fusion",

@@ -81,7 +81,7 @@ class RecordedPrices {
   [[nodiscard]] ItemSeconds seconds(Outlook outlook) const {
     const StepPlatform platform{.gpu = hardware_.gpu, .alone = !has_messages()};
     const double share = step_share(platform, outlook);
-    const LaunchRates eager = launch_rates(CompileScope::off);
+    const LaunchRates eager = launch_rates(Implementation{});
     ItemSeconds seconds;
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const WorkItem& item = work_.items[i];

@@ -217,7 +217,8 @@ def megatron(case):
     torch.cuda.set_device(0)
     parallel_state.initialize_model_parallel(ways.get("tp", 1), ways.get("pp", 1), ways.get("vpp"),
                                              create_gloo_process_groups=False)
-    tensor_parallel.model_parallel_cuda_manual_seed(1)
+    captures = settings.get("cuda_graph", False)
+    tensor_parallel.model_parallel_cuda_manual_seed(1, use_cudagraphable_rng=captures)
     phases = Phases()
     config = megatron_config(settings)
     chunks = list(megatron_chunks(settings, config))
@@ -242,20 +243,26 @@ def megatron(case):
         config.no_sync_func = [chunk.no_sync for chunk in chunks]
         config.no_sync_func = config.no_sync_func if len(chunks) > 1 else config.no_sync_func[0]
     batch, seq = settings["batch"], settings["seq"]
-    held = []
+    mask = torch.empty((1, 1, seq, seq), dtype=torch.bool, device="cuda")  # whatever it hides
 
     def batches():
         while True:
             tokens = torch.zeros((batch, seq), dtype=torch.int64, device="cuda")
             yield tokens  # which it holds until the next
 
-    def forward(data, model):
+    def loaded_batches():  # what FullCudaGraphWrapper copies to the device
+        tokens, places = torch.zeros((batch, seq), dtype=torch.int64), torch.arange(seq).expand(batch, -1)
+        while True:
+            yield {"tokens": tokens, "labels": tokens, "loss_mask": torch.ones((batch, seq)), "position_ids": places}
+
+    def made_batch(data):
         tokens = next(data)
         labels = torch.zeros((batch, seq), dtype=torch.int64, device="cuda")
         weights = torch.ones((batch, seq), device="cuda")
-        places = torch.arange(seq, device="cuda").unsqueeze(0).expand(batch, -1)
-        if not held:
-            held.append(torch.ones((1, 1, seq, seq), dtype=torch.bool, device="cuda").triu(1))
+        return tokens, labels, weights, torch.arange(seq, device="cuda").unsqueeze(0).expand(batch, -1)
+
+    def forward(data, model):
+        tokens, labels, weights, places = next(data).values() if captures else made_batch(data)
 
         def loss_of(output):
             if ways.get("pp", 1) == 1:
@@ -263,16 +270,20 @@ def megatron(case):
             loss = (output.float() * weights).sum() / weights.sum()
             return loss, {"loss": loss.detach()}
 
-        return model(tokens, places, held[0], labels=labels), loss_of
+        return model(tokens, places, mask, labels=labels), loss_of
 
-    run = get_forward_backward_func()
+    run, data = get_forward_backward_func(), loaded_batches if captures else batches
+    if captures:
+        from megatron.core.full_cuda_graph import FullCudaGraphWrapper
+
+        run = FullCudaGraphWrapper(run, cuda_graph_warmup_steps=STEPS - 1)  # the last step is captured
     for _ in range(STEPS):
         phases.step += 1
         for chunk in chunks:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
-        run(forward_step_func=forward, data_iterator=[batches() for _ in chunks] if len(chunks) > 1 else batches(),
-            model=chunks, num_microbatches=settings["microbatches"], seq_length=seq, micro_batch_size=batch)
+        run(forward_step_func=forward, data_iterator=[data() for _ in chunks] if len(chunks) > 1 else data(), model=chunks,
+            num_microbatches=settings["microbatches"], seq_length=seq, micro_batch_size=batch, forward_only=False)
         phases.end("backward")
         optimizer.step()
         phases.end("optimizer")

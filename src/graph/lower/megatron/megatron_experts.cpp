@@ -62,7 +62,9 @@ class MegatronExpertsWriter {
     const TensorId shared = shares ? shared_experts(x) : 0;
     Frame forward(block_);
     const RoutedTokens routed = route_tokens(block_, context_, x);
+    block_.end_part(GraphScope::moe_router);
     const Permuted permuted = permute(x, routed);
+    block_.end_part(GraphScope::moe_preprocess);
     TensorId probabilities = permuted.probabilities;
     TensorId given = permuted.tokens;
     if (exchanges_) {

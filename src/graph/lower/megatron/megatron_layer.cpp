@@ -102,6 +102,7 @@ Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
     mark(block, own_module, &Op::drops);
     y = bias_dropout_add(block, context, kAttention, {x, mixed, context.attention.output_bias});
   }
+  block.end_part(GraphScope::attn);
   TensorId out = 0;
   {
     Frame call(block);
@@ -117,6 +118,7 @@ Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
     const bool biased = !layer.has_experts && context.feed_forward.bias;
     out = bias_dropout_add(block, context, kFeedForward, {y, fed, biased});
   }
+  block.end_part(layer.has_experts ? GraphScope::moe : GraphScope::mlp);
   if (layer.ends_model) block.let_go(kEmbedded);
   return std::move(block).take(out, true);
 }

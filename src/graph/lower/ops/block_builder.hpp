@@ -137,6 +137,9 @@ class BlockBuilder {
   /// as long as their results are named, the last op's first.
   std::vector<TensorId> abandon(std::size_t first);
   /// Answers `output` to the next block.
+  /// The part of a layer that is captured as `scope` ends here.
+  void end_part(GraphScope scope) { block_.captured_parts.push_back({scope, block_.ops.size()}); }
+
   [[nodiscard]] Block take(TensorId output, bool checkpointable = false) &&;
 
  private:

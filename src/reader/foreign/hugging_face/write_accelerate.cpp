@@ -49,6 +49,7 @@ constexpr ExportRow kStep[] = {
     not_yet("training.implementation.attention", "sdpa|eager|flash-2"),
     held("training.implementation.loss", "upcast"),
     not_yet("training.implementation.compile", "off"),
+    held("training.implementation.cuda_graph", "off"),
     written("training.implementation.liger"),
     written("parallelism.data"),
     written("parallelism.zero"),

@@ -79,6 +79,7 @@ constexpr ExportRow kStep[] = {
     beside("training.implementation.attention"),
     beside("training.implementation.loss"),
     beside("training.implementation.compile"),
+    held("training.implementation.cuda_graph", "off"),
     not_yet("training.implementation.liger", "none"),
     beside("parallelism.data"),
     written("parallelism.zero"),

@@ -29,5 +29,7 @@ class Arguments {
 
 /// How the ranks share the model.
 std::string layout_arguments(const Job& job);
+/// --cuda-graph-impl and --cuda-graph-scope.
+void add_graphs(const CudaGraphs& graphs, Arguments& list);
 
 }  // namespace memest::megatron

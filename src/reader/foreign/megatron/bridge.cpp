@@ -90,6 +90,10 @@ constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
                                              "model.cpu_offloading",
                                              "model.cpu_offloading_num_layers",
                                              "model.distribute_saved_activations",
+                                             "model.cuda_graph_impl",
+                                             "model.cuda_graph_scope",
+                                             "model.enable_cuda_graph",
+                                             "model.external_cuda_graph",
                                              "model.transformer_impl",
                                              "model.attention_backend",
                                              "model.cross_entropy_loss_fusion",
@@ -149,9 +153,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("model.moe_aux_loss_coeff", "0|0.0", "the router has no loss of its own"),
     not_followed("model.moe_z_loss_coeff", "0|0.0|none", "the router has no loss of its own"),
     not_followed("model.moe_router_dtype", "none", "the router computes in the weights' type"),
-    not_followed("model.enable_cuda_graph", "false", "every kernel is launched"),
-    not_followed("model.external_cuda_graph", "false", "every kernel is launched"),
-    not_followed("model.cuda_graph_impl", "none", "every kernel is launched"),
     not_followed("model.qk_clip", "false", "weights are not clipped after the step"),
     not_followed("model.qk_l2_norm", "false", "queries and keys have no norm without gains"),
     not_followed("model.no_rope_freq", "none", "every layer rotates"),
@@ -235,10 +236,10 @@ constexpr std::string_view kByParallel[] = {"model", "train.micro_batch_size"};
 constexpr std::string_view kByGlobal[] = {"model", "train.global_batch_size"};
 constexpr std::string_view kByContainer[] = {"model.tensor_model_parallel_size"};
 constexpr TellingKeys kTelling[] = {kByParallel, kByGlobal, kByContainer};
-constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary,  write_experts,
-                                       write_layer_kinds, write_types,       write_quantized,
-                                       write_states,      write_checkpoints, write_offload,
-                                       write_layers_of,   write_shares,      write_stages};
+constexpr Derivation kDerivations[] = {
+    write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
+    write_quantized, write_states,     write_checkpoints, write_offload,     write_cuda_graphs,
+    write_layers_of, write_shares,     write_stages};
 
 constexpr Dialect kDialect = {.name = "megatron-bridge",
                               .noun = "Megatron-Bridge's YAML",

@@ -107,6 +107,10 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "--cpu-offloading",
                                              "--cpu-offloading-num-layers",
                                              "--distribute-saved-activations",
+                                             "--cuda-graph-impl",
+                                             "--cuda-graph-scope",
+                                             "--enable-cuda-graph",
+                                             "--external-cuda-graph",
                                              "--transformer-impl",
                                              "--use-legacy-models",
                                              "--no-masked-softmax-fusion",
@@ -218,9 +222,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("--use-te-activation-func", "false", "the activation is Megatron's"),
     not_followed("--use-fused-weighted-squared-relu", "false", "the activation is its own kernel"),
     not_followed("--fused-single-qkv-rope", "false", "queries and keys rotate by themselves"),
-    not_followed("--enable-cuda-graph", "false", "every kernel is launched"),
-    not_followed("--external-cuda-graph", "false", "every kernel is launched"),
-    not_followed("--cuda-graph-impl", "none", "every kernel is launched"),
     not_followed("--ddp-bucket-size", "", "buckets have Megatron's usual size"),
     not_followed("--ddp-num-buckets", "", "buckets have Megatron's usual size"),
     not_followed("--num-distributed-optimizer-instances", "1",
@@ -258,8 +259,8 @@ constexpr std::string_view kByLayers[] = {"--num-layers", "--num-attention-heads
 constexpr TellingKeys kTelling[] = {kByLayers};
 constexpr Derivation kDerivations[] = {
     write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
-    write_quantized, write_states,     write_checkpoints, write_offload,     write_layers_of,
-    write_shares,    write_stages,     write_gpus,        write_environment};
+    write_quantized, write_states,     write_checkpoints, write_offload,     write_cuda_graphs,
+    write_layers_of, write_shares,     write_stages,      write_gpus,        write_environment};
 
 constexpr Dialect kDialect = {.name = "megatron",
                               .noun = "Megatron-LM's command line",

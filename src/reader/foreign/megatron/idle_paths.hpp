@@ -71,7 +71,6 @@ inline constexpr std::string_view kHabitPaths[] = {"model.pipeline_model_paralle
                                                    "model.cuda_graph_use_single_mempool",
                                                    "model.cuda_graph_retain_backward_graph",
                                                    "model.cuda_graph_warmup_steps",
-                                                   "model.cuda_graph_scope",
                                                    "model.hetereogenous_dist_checkpoint",
                                                    "model.cache_mla_latents",
                                                    "model.mlp_chunks_for_prefill"};

@@ -57,6 +57,7 @@ void write_quantized(ForeignImport& file);
 bool is_quantized_precision(const std::string& name);
 void write_checkpoints(ForeignImport& file);
 void write_offload(ForeignImport& file);
+void write_cuda_graphs(ForeignImport& file);
 void write_layers_of(ForeignImport& file);
 /// Whether the file asks for layers of Megatron-LM before megatron-core, which it then writes with
 /// what was fused of them and who runs them.

@@ -63,6 +63,7 @@ constexpr ExportRow kStep[] = {
     beside("training.implementation.torch"),
     beside("training.implementation.torchtitan"),
     held("training.implementation.compile", "off"),
+    beside("training.implementation.cuda_graph"),
     held("training.implementation.liger", "none"),
 };
 
@@ -276,6 +277,7 @@ std::string training_arguments(const Job& job) {
   add_precise_optimizer(training, list);
   list.add("--clip-grad", training.clip_gradients ? "1.0" : "0.0");
   add_recompute(training.recompute, list);
+  add_graphs(kernels.cuda_graph, list);
   if (training.offloaded_layers > 0) {
     list.add("--cpu-offloading-num-layers", training.offloaded_layers);
   }

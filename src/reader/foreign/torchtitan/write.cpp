@@ -62,6 +62,7 @@ constexpr ExportRow kStep[] = {
     beside("training.implementation.torch"),
     held("training.implementation.torchtitan", "0.2.2"),
     written("training.implementation.compile"),
+    held("training.implementation.cuda_graph", "off"),
     held("training.implementation.liger", "none"),
 };
 
