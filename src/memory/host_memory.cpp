@@ -283,7 +283,7 @@ class HostWriter {
   }
 
   void write_fsdp2() {
-    const Inventory own = sharded_by_rows(inventory_, ranks_);
+    const Inventory own = sharded_by_rows(inventory_, job_.parallelism);
     Sizes64 shards;
     std::vector<ParameterTensor> rows;
     for (const ParameterTensor* row : trained_rows(own)) {

@@ -85,8 +85,12 @@ constexpr FrameworkRow kTorchtitan = {
     .is_compared = true,
     .torch_precisions_alone = true,
     .precisions = kPrecisionsOfTorchtitan,
-    .splits =
-        {.tensor = true, .context = true, .pipeline = true, .deals = true, .by_dtensor = true},
+    .splits = {.tensor = true,
+               .context = true,
+               .pipeline = true,
+               .deals = true,
+               .expert = true,
+               .by_dtensor = true},
     .schedules = PipelineSchedules::all,
     // pipeline_parallel.py: stages_per_rank = 1 if is_single_stage_schedule else 2.
     .stages_of_rank = 2,
@@ -96,7 +100,10 @@ constexpr FrameworkRow kTorchtitan = {
     .fsdp2 = true,
     // apply_fsdp: fully_shard(tok_embeddings), each block, [norm, output] as one unit, and the
     // root.
-    .units = {.ends_apart = true, .loss_in_model = false, .gathers_tied_twice = true},
+    .units = {.ends_apart = true,
+              .loss_in_model = false,
+              .gathers_tied_twice = true,
+              .experts_apart = true},
     // fsdp_reshard_after_forward "default": not for [norm, output], which the backward would gather
     // at once, and for nothing under pipeline parallelism.
     .reshard = Reshard::all_but_last,

@@ -113,8 +113,14 @@ std::int64_t trained_te_elements(const Inventory& inventory) {
   return te_elements(inventory, false);
 }
 
-Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks) {
+Inventory sharded_by_rows(Inventory inventory, const Parallelism& parallelism) {
   for (ParameterTensor& row : inventory.parameters) {
+    if (row.expert_parallel && parallelism.cuts_columns(row.shape.front() * parallelism.expert)) {
+      row.shape[1] /= parallelism.expert_shard_ranks();
+      continue;
+    }
+    const std::int64_t ranks =
+        row.expert_parallel ? parallelism.expert_shard_ranks() : parallelism.shard_ranks();
     // FSDP2's Shard(0) chunks like torch.chunk: rank 0 has ⌈rows / ranks⌉, 10 rows over 4 ranks 3,
     // and the last ones fewer or none (_fsdp_param.py pads all to rank 0's size).
     if (!row.shape.empty()) row.shape.front() = (row.shape.front() + ranks - 1) / ranks;

@@ -165,7 +165,7 @@ class StepAccount {
     }
     const StepWork& work = *model_.work_;
     // The rank with the most parameters steps longest: with pipelines, one with an embedding.
-    const double part = work.trainable > 0 ? most.trained / work.trainable : 0;
+    const double part = work.trainable > 0 ? stepped(most) / work.trainable : 0;
     const double optimizer_bytes = part * work.optimizer_bytes / shards();
     const double clipping_bytes = part * work.clipping_bytes / shards();
     // Ranks that share states share the products: the rows of a result each (DTensor's mm).
@@ -266,6 +266,15 @@ class StepAccount {
   [[nodiscard]] double shards() const {
     const bool whole = zero_stage_of(sharding_) == ZeroStage::none;
     return whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
+  }
+
+  /// Parameters of `held` that are trained, of which a rank steps one of shards(): an expert has as
+  /// many fewer shares as other expert-parallel ranks have other experts.
+  [[nodiscard]] double stepped(const PartCost& held) const {
+    if (shards() == 1) return held.trained;
+    const auto fewer = static_cast<double>(parallelism_.expert) /
+                       static_cast<double>(parallelism_.whole_experts() ? parallelism_.tensor : 1);
+    return held.trained + (fewer - 1) * held.trained_experts;
   }
 
   /// So many bytes of a rank's own, read and written.

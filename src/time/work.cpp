@@ -117,10 +117,7 @@ void add_parameters(StepWork& work, const Inventory& inventory, const TrainingSp
   work.clipping_bytes = gradient_upkeep_bytes(work.trainable, training);
 }
 
-bool reaches_expert_ranks(const Op& op) {
-  return std::any_of(op.forward_messages.begin(), op.forward_messages.end(),
-                     [](const Message& message) { return message.group == RankGroup::expert; });
-}
+bool reaches_expert_ranks(const Op& op) { return reach(op.forward_messages, RankGroup::expert); }
 
 /// The inventory knows which weights are experts', the blocks which layers have some: all alike.
 void add_experts(StepWork& work, const std::vector<double>& executions) {

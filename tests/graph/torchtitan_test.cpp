@@ -184,6 +184,58 @@ TEST_CASE("torchtitan's tensor ranks route all tokens and have a part of every e
   CHECK(elements_of(one, "moe.router.gate.weight") == elements_of(four, "moe.router.gate.weight"));
 }
 
+TEST_CASE("torchtitan's expert ranks send every pair there and back, and fill up their own rows") {
+  const auto layer_of = [](std::int64_t ranks) {
+    LoweringPolicy policy = torchtitan(1);
+    policy.casts_arguments = true;
+    policy.expert = ranks;
+    return layer(lowered(qwen3_of_experts(kExperts), policy));
+  };
+  const Block alone = layer_of(1);
+  const Block shared = layer_of(4);
+  const Expr h = Symbol::hidden_size;
+  const Expr pairs = Expr(Symbol::micro_batch) * Symbol::seq_len * Symbol::top_k;
+  const Expr experts = Symbol::experts;
+  const Expr own = experts / Symbol::expert;
+  const Expr fewer = Expr(8) * experts - Expr(8) * own;
+  const Expr of_row = 2 * h + 8 * Expr(Symbol::expert_ffn_size) + 4;
+  CHECK(alone.saved_bytes(false) - shared.saved_bytes(false) ==
+        fewer * of_row + Expr(4) * experts - Expr(4) * own);
+  std::vector<Message> forward;
+  std::vector<Message> backward;
+  for (const Op& op : shared.ops) {
+    forward.insert(forward.end(), op.forward_messages.begin(), op.forward_messages.end());
+    backward.insert(backward.end(), op.backward_messages.begin(), op.backward_messages.end());
+  }
+  REQUIRE(forward.size() == 3);
+  CHECK(forward[0].bytes == Expr(8) * experts);
+  for (const Message& message : {forward[1], forward[2], backward[0], backward[1]}) {
+    CHECK(message.kind == MessageKind::all_to_all);
+    CHECK(message.group == RankGroup::expert);
+    CHECK(message.bytes == Expr(2) * pairs * h);
+  }
+  CHECK(backward.size() == 2);
+}
+
+TEST_CASE("of pairs that do not divide, torchtitan's first rank has the first experts' more") {
+  LoweringPolicy policy = torchtitan(1);
+  policy.casts_arguments = true;
+  policy.expert = 4;
+  policy.micro_batch = 1;
+  policy.seq_len = 102;
+  // 306 pairs: the first two of eight experts get 39 of every rank, the others 38.
+  const Graph graph =
+      lowered(qwen3_of_experts({.experts = 8, .top_k = 3, .expert_size = 64}), policy);
+  const Block block = layer(graph);
+  std::vector<Int128> rows;
+  for (const Tensor& tensor : block.tensors) {
+    if (tensor.op != "dispatch" || tensor.name == "counts of all ranks") continue;
+    if (tensor.shape.size() == 2) rows.push_back(tensor.shape.front().evaluate(graph.sizes));
+  }
+  const std::vector<Int128> expected = {4 * (39 + 39), 306};
+  CHECK(rows == expected);
+}
+
 TEST_CASE("torchtitan's list of operators counts its products without the router's") {
   LoweringPolicy policy = torchtitan(1);
   policy.casts_arguments = true;
@@ -235,6 +287,12 @@ TEST_CASE("torchtitan's other mixtures, and ranks that share one, are refused by
   ranks = policy;
   ranks.parts = {{.first = 0, .count = 1}};
   CHECK(refusal_of_experts(kExperts, ranks).find("pipeline") != std::string::npos);
+  ranks = policy;
+  ranks.expert = 3;
+  CHECK(refusal_of_experts(kExperts, ranks).find("cannot be shared evenly") != std::string::npos);
+  ranks = torchtitan(2);
+  ranks.expert = 2;
+  CHECK(refusal_of_experts(kExperts, ranks).find("expert_tensor: 1") != std::string::npos);
   ranks = policy;
   ranks.implementation.compile = CompileScope::blocks;
   CHECK(refusal_of_experts(kExperts, ranks).find("torch.compile") != std::string::npos);

@@ -550,7 +550,8 @@ TEST_CASE("so it is under torchtitan, whose stages have layers of any number") {
   }
 }
 
-TEST_CASE("torchtitan's mixtures are laid out over data, tensor and context ranks alone") {
+TEST_CASE(
+    "torchtitan's mixtures are laid out over all ranks but stages, whole ones over expert ranks") {
   const Job job = test::job_from(
       "model: {family: decoder, layers: 12, hidden_size: 2048, heads: 32, kv_heads: 4, head_dim: "
       "128, ffn_size: 6144, vocab_size: 151936, activation: swiglu, norm: rmsnorm, position: rope, "
@@ -562,7 +563,8 @@ TEST_CASE("torchtitan's mixtures are laid out over data, tensor and context rank
   for (const PlanVerdict& verdict : answer.front) {
     const Parallelism& layout = verdict.candidate.parallelism;
     CHECK(layout.fsdp.has_value());
-    CHECK(layout.expert == 1);
+    CHECK((layout.expert == 1 || layout.tensor == 1 || layout.whole_experts()));
+    CHECK(layout.ranks_of_experts() % layout.expert == 0);
     CHECK(layout.pipeline == 1);
   }
 }

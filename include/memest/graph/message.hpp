@@ -2,8 +2,10 @@
 // data parallelism and between the stages of a pipeline belong to the step, not to an operation.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "memest/symbolic/expr.hpp"
 
@@ -30,5 +32,10 @@ struct Message {
 
   friend bool operator==(const Message&, const Message&) = default;
 };
+
+/// Whether one of them goes between the ranks of `group`.
+inline bool reach(const std::vector<Message>& messages, RankGroup group) {
+  return std::ranges::any_of(messages, [group](const Message& one) { return one.group == group; });
+}
 
 }  // namespace memest

@@ -76,6 +76,9 @@ struct FsdpUnits {
   bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
   /// A tied table is a parameter of both units, each of which gathers it.
   bool gathers_tied_twice = false;
+  /// Over expert-parallel ranks a layer's experts are a unit of their own, and each unit gathers
+  /// those of its neighbour ahead in both passes.
+  bool experts_apart = false;
 };
 
 /// A framework's name for a precision that others have: the same types of weights, gradients,

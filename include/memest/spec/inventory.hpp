@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "memest/spec/model.hpp"
+#include "memest/spec/parallel/parallelism.hpp"
 
 namespace memest {
 
@@ -59,8 +60,9 @@ std::int64_t te_linear_elements(const Inventory& inventory);
 /// As above, of those that are trained. Throws OverflowError.
 std::int64_t trained_te_elements(const Inventory& inventory);
 
-/// Cuts every parameter to the first, and largest, of `ranks` equal shares of its rows.
-Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks);
+/// Cuts every parameter to the first, and largest, of equal shares of its rows among the ranks that
+/// shard it.
+Inventory sharded_by_rows(Inventory inventory, const Parallelism& parallelism);
 
 /// One tensor of a model: the `copy`-th of its row, from 0.
 struct PlacedTensor {

@@ -25,7 +25,13 @@ class Compiler {
 
   BlockProgram compile() && {
     program_.ops.reserve(block_.ops.size());
-    for (const Op& op : block_.ops) program_.ops.push_back(compile(op));
+    for (const Op& op : block_.ops) {
+      program_.ops.push_back(compile(op));
+      if (!reach(op.forward_messages, RankGroup::expert)) continue;
+      const auto end = static_cast<std::uint32_t>(program_.ops.size());
+      if (program_.experts.end == 0) program_.experts.begin = end - 1;
+      program_.experts.end = end;
+    }
     program_.output = block_.output;
     return std::move(program_);
   }

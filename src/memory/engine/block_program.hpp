@@ -131,6 +131,8 @@ struct BlockProgram {
   std::vector<ProgramStep> steps;
   std::vector<HandedGradient> handed;
   TensorId output = 0;
+  /// Those of `ops` from the first to the last that exchanges something between expert ranks.
+  Slice experts;
 };
 
 /// `device` decides what kernels ask for beside their tensors; nothing where it is not known.

@@ -162,8 +162,12 @@ std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t in
   const Tensor& made = block.tensors[tensor];
   const std::int64_t rows =
       made.shape.empty() ? 1 : narrow_to_int64(made.shape.front().evaluate(graph.sizes));
-  parameters_.push_back(
-      {instance, tensor, compiled.elements[tensor], rows, made.dtype, 0, made.gradient_is_relaid});
+  bool of_experts = false;
+  for (std::uint32_t op = compiled.experts.begin; op < compiled.experts.end; ++op) {
+    of_experts = of_experts || std::ranges::count(block.ops[op].inputs, tensor) > 0;
+  }
+  parameters_.push_back({instance, tensor, compiled.elements[tensor], rows, made.dtype, 0,
+                         made.gradient_is_relaid, of_experts});
   return static_cast<std::uint32_t>(parameters_.size() - 1);
 }
 

@@ -13,8 +13,12 @@
 #include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/ledger/graph_terms.hpp"
+#include "memory/sharding/unit_layout.hpp"
+#include "memory/states/expert_shares.hpp"
+#include "memory/states/gathered_elements.hpp"
 #include "memory/states/model_states.hpp"
 #include "memory/states/overheads.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -91,8 +95,9 @@ struct TensorKey {
 struct AliveGroup {
   std::int64_t bytes = 0;
   std::int64_t storages = 0;
-  std::map<TensorKey, std::int64_t> tensors;               ///< how many of each
-  std::map<std::uint32_t, std::set<std::uint32_t>> units;  ///< places by block
+  std::map<TensorKey, std::int64_t> tensors;                 ///< how many of each
+  std::map<std::uint32_t, std::set<std::uint32_t>> units;    ///< places by block
+  std::map<std::uint32_t, std::set<std::uint32_t>> experts;  ///< the same of experts' units
   bool all_known = true;  ///< every storage is counted in `tensors`
 };
 
@@ -147,7 +152,9 @@ class AliveLedger {
       group.all_known = false;
     }
     if (storage.label.origin == Origin::unit) {
-      group.units[block_of(storage.label)].insert(storage.label.place);
+      const bool of_experts = storage.label.op == static_cast<std::uint16_t>(UnitOf::experts);
+      auto& units = of_experts ? group.experts : group.units;
+      units[block_of(storage.label)].insert(storage.label.place);
     }
   }
 
@@ -278,7 +285,8 @@ class AliveLedger {
     if (!known.empty()) return known;
     LedgerTerm term{name_of(key), key.group, Expr(group.bytes),
                     is_of_graph(key.origin) ? kEngineSource : kProgramSource, ""};
-    Expr formula = group.units.empty() ? formula_of(group) : formula_of_units(group);
+    const bool of_units = !group.units.empty() || !group.experts.empty();
+    Expr formula = of_units ? formula_of_units(group) : formula_of(group);
     if (group.bytes > 0 && formula.evaluate(ledger_.bindings) == group.bytes) {
       term.formula = std::move(formula);
       return {std::move(term)};
@@ -303,12 +311,21 @@ class AliveLedger {
   /// The parameters of units that are blocks, whole or a rank's shares of them, in elements of a
   /// few bytes; zero where they are something else.
   [[nodiscard]] Expr formula_of_units(const AliveGroup& group) const {
+    const bool apart =
+        layout_of(job_.training->implementation).experts_apart && job_.parallelism.expert > 1;
     Expr elements;
     for (const auto& [block, places] : group.units) {
-      elements +=
-          times(static_cast<std::int64_t>(places.size())) * graph_.blocks[block].parameters();
+      Expr own = graph_.blocks[block].parameters();
+      if (apart) own -= expert_ops_of(graph_.blocks[block]).elements;
+      elements += times(static_cast<std::int64_t>(places.size())) * own;
     }
-    for (const Expr& units : {elements, unit_share(job_, elements)}) {
+    Expr experts;
+    for (const auto& [block, places] : group.experts) {
+      experts += times(static_cast<std::int64_t>(places.size())) *
+                 expert_ops_of(graph_.blocks[block]).elements;
+    }
+    const Expr share = unit_share(job_, elements) + unit_share_of_experts(job_, experts);
+    for (const Expr& units : {elements + experts, share}) {
       const Int128 count = units.evaluate(ledger_.bindings);
       // Which type the units are gathered in follows from the bytes: 2 B an element is bf16, 4
       // fp32.

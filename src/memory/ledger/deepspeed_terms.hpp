@@ -64,7 +64,7 @@ class DeepSpeedTerms {
   std::vector<std::int64_t> block_largest_;   // its largest parameter
   std::vector<bool> is_layer_;
   std::int64_t layers_ = 0;
-  bool reads_last_ = false;  // the last block's weights, outside of their modules
+  bool reads_last_ = false;      // the last block's weights, outside of their modules
   std::int64_t persistent_ = 0;  // elements that stay gathered
   std::int64_t largest_ = 0;     // of the trained parameters
 };

@@ -10,6 +10,7 @@
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/forward_order.hpp"
 #include "memory/ledger/graph_terms.hpp"
+#include "memory/states/expert_shares.hpp"
 #include "memory/states/model_states.hpp"
 
 namespace memest {
@@ -85,14 +86,18 @@ LedgerTerm LedgerGradients::relaid() const {
 std::vector<Moment> LedgerGradients::possible_peaks(std::size_t block,
                                                     const std::vector<Moment>& moments,
                                                     const LedgerTerms& terms) const {
-  std::vector<SizePolynomial> totals;
-  totals.reserve(moments.size());
-  for (const Moment& moment : moments) {
-    totals.push_back(
-        terms.bound(moment.saved + moment.live + own(block, moment) + arriving(moment)));
-  }
   std::vector<Moment> kept;
-  for (const std::size_t index : undominated(totals)) kept.push_back(moments[index]);
+  for (const LedgerUnits::Stretch stretch : LedgerUnits::kStretches) {
+    std::vector<SizePolynomial> totals;
+    std::vector<const Moment*> compared;
+    for (const Moment& moment : moments) {
+      if (units_.stretch_of(block, moment.at) != stretch) continue;
+      compared.push_back(&moment);
+      totals.push_back(
+          terms.bound(moment.saved + moment.live + own(block, moment) + arriving(moment)));
+    }
+    for (const std::size_t index : undominated(totals)) kept.push_back(*compared[index]);
+  }
   return kept;
 }
 
@@ -205,14 +210,22 @@ Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
   if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);
   if ((units_.exist() && persist_) || gradients_on_host(job_)) return {};
   if (units_.exist() && units_.sum()) return units_.sums(elements);
-  return share_of_stage(job_, ZeroStage::optimizer_gradients,
-                        size_of(training_.recipe.gradients) * elements);
+  const std::int64_t type = size_of(training_.recipe.gradients);
+  return share_with_experts(job_, ZeroStage::optimizer_gradients, type * elements,
+                            type * units_.expert_elements(block));
 }
 
 /// The block's own by this moment.
 Expr LedgerGradients::own(std::size_t block, const Moment& moment) const {
   if (units_.exist() && units_.holds()) return units_.unsummed(moment);
-  if (units_.exist()) return units_.whole_gradients(moment.gradient_elements);
+  if (units_.exist()) {
+    // Experts are reduced inside the layer.
+    const bool reduced = units_.stretch_of(block, moment.at) == LedgerUnits::Stretch::before;
+    const bool any = !moment.gradient_elements.is_zero();
+    return units_.whole_gradients(reduced && any
+                                      ? moment.gradient_elements - units_.expert_elements(block)
+                                      : moment.gradient_elements);
+  }
   const bool counted = persist_ && !accumulator_.exist() && !graph_.is_one_region;
   return counted ? Expr() : bytes_of(block, moment.gradient_elements);
 }

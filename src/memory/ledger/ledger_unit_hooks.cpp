@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/ledger/ledger_units.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
+#include "memory/states/expert_shares.hpp"
 #include "memory/states/model_states.hpp"
 
 namespace memest {
@@ -196,6 +198,118 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside)
 
 LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {
   return {kWholeGradients, TermGroup::gradients, gathered_ * elements, kFullyShardHooks, ""};
+}
+
+// The experts' units inside the layers' (torchtitan 0.2.2, apply_fsdp): the rules are those of
+// timeline/sharded_units.hpp for units of a module.
+
+std::optional<std::size_t> LedgerUnits::block_at(std::int64_t index) const {
+  for (const BlockRun& run : graph_.order) {
+    if (!graph_.blocks[run.block].checkpointable) continue;
+    if (index < run.repeat) return run.block;
+    index -= run.repeat;
+  }
+  return std::nullopt;
+}
+
+Expr LedgerUnits::expert_elements(std::size_t block) const {
+  return experts_.empty() ? Expr() : experts_[block].elements;
+}
+
+LedgerUnits::Stretch LedgerUnits::stretch_of(std::size_t block, std::size_t at) const {
+  if (experts_.empty() || at < experts_[block].begin) return Stretch::before;
+  if (at >= experts_[block].end) return Stretch::behind;
+  return at + 1 == experts_[block].end ? Stretch::at_last : Stretch::inside;
+}
+
+/// A rank that holds them whole gathers nothing.
+GatheredElements LedgerUnits::gathered_experts(std::int64_t index) const {
+  const auto block = block_at(index);
+  if (!block || job_.parallelism.expert_shard_ranks() == 1) return {};
+  return {.all = expert_elements(*block)};
+}
+
+/// Outputs of what is gathered ahead in the forward: the next layer's and its experts', or the
+/// tail's.
+GatheredElements LedgerUnits::gathered_ahead(const Site& site) const {
+  switch (part_of(site)) {
+    case Part::input:
+      return first_layer();
+    case Part::layer:
+      if (site.layers_before + 1 == graph_.layers()) return ends_.tail;
+      return layer_at(site.layers_before + 1) + gathered_experts(site.layers_before + 1);
+    case Part::tail:
+    case Part::loss:
+      return {};
+  }
+  unreachable("every part of a model has a next one or none");
+}
+
+/// The output of a layer's experts when its backward begins: none gathers the last layer's ahead.
+GatheredElements LedgerUnits::own_experts(const Site& site) const {
+  const bool last = site.layers_before + 1 == graph_.layers();
+  const bool is_layer = part_of(site) == Part::layer;
+  if (experts_.empty() || !is_layer || last || reshard_ == Reshard::never) return {};
+  return gathered_experts(site.layers_before);
+}
+
+/// The output that is there when the site's unit is copied out in the forward.
+GatheredElements LedgerUnits::left_output(const Site& site) const {
+  const bool behind_layer =
+      part_of(site) == Part::tail || (part_of(site) == Part::layer && site.layers_before > 0);
+  if (experts_.empty() || !behind_layer) return before(site);
+  return gathered_experts(site.layers_before - 1);
+}
+
+std::vector<LedgerTerm> LedgerUnits::of_experts(const Site& site, std::size_t at, Pass pass) const {
+  if (experts_.empty() || part_of(site) != Part::layer) return {};
+  const Stretch stretch = stretch_of(site.block, at);
+  const bool before = stretch == Stretch::before;
+  const bool behind = stretch == Stretch::behind;
+  const GatheredElements whole{.all = expert_elements(site.block)};
+  const GatheredElements output = gathered_experts(site.layers_before);
+  const GatheredElements none;
+  const bool stay = reshard_ == Reshard::never;
+  if (pass == Pass::forward) {
+    if (before) return {output_term(own(site))};
+    return {gathered_term(!behind || stay ? whole : none), output_term(output)};
+  }
+  const LedgerTerm input = input_term(kept_input(site));
+  if (pass == Pass::again) {
+    if (before) return {gathered_term(stay ? whole : none), output_term(own_experts(site)), input};
+    return {gathered_term(whole), output_term(behind ? none : output), input};
+  }
+  if (before) return {input_term(whole.all)};
+  const bool there = stay || !std::holds_alternative<NoRecompute>(job_.recompute());
+  if (there || stretch == Stretch::inside) return {gathered_term(whole), input};
+  if (behind) return {output_term(own_experts(site)), input};
+  // They are copied out as the last of the operations begins its backward.
+  return {gathered_term(cuts_columns() ? whole + whole : whole), output_term(output), input};
+}
+
+/// foreach_all_gather_copy_out puts columns together from a second copy of them.
+bool LedgerUnits::cuts_columns() const {
+  return job_.parallelism.cuts_columns(job_.model.experts()->experts);
+}
+
+std::vector<LedgerUnits::Hook> LedgerUnits::experts_reduced(const Site& site) const {
+  if (experts_.empty() || part_of(site) != Part::layer) return {};
+  const ExpertOps& experts = experts_[site.block];
+  const bool alone = job_.parallelism.expert_shard_ranks() == 1;
+  std::vector<LedgerTerm> beside = {gathered_term(weights(site)), output_term(prefetched(site)),
+                                    input_term(experts.elements)};
+  std::vector<LedgerTerm> copied = beside;
+  // foreach_reduce names the last gradient to its end, and columns are written rank by rank.
+  const Expr last = alone ? Expr() : experts.last;
+  copied.push_back(gradients_term(cuts_columns() ? experts.elements + last : experts.elements));
+  beside.push_back(gradients_term(last));
+  LedgerTerm shares = shares_term({});
+  // One rank divides what it has put together by a number, in a tensor of its own.
+  shares.formula = Expr((alone ? 2 : 1) * reduced_ + (reduced_ == share_ ? 0 : share_)) *
+                   unit_share_of_experts(job_, experts.elements);
+  beside.push_back(std::move(shares));
+  return {{"reduce-scatter of the experts, input", std::move(copied)},
+          {"reduce-scatter of the experts, shares", std::move(beside)}};
 }
 
 }  // namespace memest

@@ -73,6 +73,8 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
     }
   }
   if (ends_apart_ && graph.order.size() > 1) take_ends_apart();
+  if (!layout.experts_apart || job.parallelism.expert == 1) return;
+  for (const Block& block : graph.blocks) experts_.push_back(expert_ops_of(block));
 }
 
 void LedgerUnits::find_table() {
@@ -109,8 +111,10 @@ LedgerUnits::Part LedgerUnits::part_of(const Site& site) const {
   return loss ? Part::loss : Part::tail;
 }
 
+/// Without the experts that are a unit of their own.
 GatheredElements LedgerUnits::layer(std::size_t block) const {
-  return gathered_elements(graph_, graph_.blocks[block]);
+  GatheredElements elements = gathered_elements(graph_, graph_.blocks[block]);
+  return elements -= {.all = expert_elements(block)};
 }
 
 /// Under a pipeline only token ids, through which no gradient comes, make a unit wait.
@@ -126,7 +130,9 @@ bool LedgerUnits::reduces_at_end(std::size_t block) const {
 GatheredElements LedgerUnits::all_before(const Site& site) const {
   GatheredElements elements = part_of(site) == Part::input ? GatheredElements() : ends_.input;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-    if (graph_.blocks[i].checkpointable) elements += times(site.before[i], layer(i));
+    if (!graph_.blocks[i].checkpointable) continue;
+    elements += times(site.before[i], layer(i));
+    elements += times(site.before[i], {.all = expert_elements(i)});
   }
   return part_of(site) == Part::loss && !tied_ ? elements + ends_.tail : elements;
 }
@@ -166,12 +172,8 @@ GatheredElements LedgerUnits::before(const Site& site) const {
 }
 
 GatheredElements LedgerUnits::layer_at(std::int64_t index) const {
-  for (const BlockRun& run : graph_.order) {
-    if (!graph_.blocks[run.block].checkpointable) continue;
-    if (index < run.repeat) return layer(run.block);
-    index -= run.repeat;
-  }
-  return {};
+  const auto block = block_at(index);
+  return block ? layer(*block) : GatheredElements();
 }
 
 /// Those of a layer's elements that have gradients: an equal part of all layers' adapters.
@@ -219,7 +221,8 @@ GatheredElements LedgerUnits::prefetched(const Site& site) const {
     case Part::input:
       return {};
     case Part::layer:
-      return site.layers_before > 0 ? layer_at(site.layers_before - 1) : ends_.input;
+      if (site.layers_before == 0) return ends_.input;
+      return layer_at(site.layers_before - 1) + gathered_experts(site.layers_before - 1);
     case Part::tail:
       return last_layer();
     case Part::loss:
@@ -301,14 +304,19 @@ LedgerTerm LedgerUnits::input_term(const Expr& elements) const {
 std::vector<LedgerTerm> LedgerUnits::in_forward(const Site& site) const {
   if (flat_) return {gathered_term(weights(site))};
   if (sums_) return {gathered_term({active()})};
-  return {gathered_term(weights(site)), output_term(kept_output(site))};
+  if (experts_.empty()) return {gathered_term(weights(site)), output_term(kept_output(site))};
+  // The layer's own output goes with its experts' turn: of_experts() has it.
+  GatheredElements outputs = gathered_ahead(site);
+  if (part_of(site) != Part::layer) outputs += kept_output(site);
+  return {gathered_term(weights(site)), output_term(outputs)};
 }
 
 std::vector<LedgerTerm> LedgerUnits::in_backward(const Site& site) const {
   if (flat_) return {gathered_term(weights(site) + prefetched(site))};
   if (sums_) return {gathered_term({active()})};
-  std::vector<LedgerTerm> terms = {gathered_term(weights(site)), output_term(prefetched(site)),
-                                   input_term(kept_input(site))};
+  std::vector<LedgerTerm> terms = {gathered_term(weights(site)), output_term(prefetched(site))};
+  const bool by_experts = !experts_.empty() && part_of(site) == Part::layer;
+  if (!by_experts) terms.push_back(input_term(kept_input(site)));
   add_sums(terms, site);
   return terms;
 }
@@ -324,8 +332,9 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_forward(const Site& site) con
     hooks.push_back(
         {kCastHook, {gathered_term(others), output_term(before(site)), casting_term(unit)}});
   }
-  hooks.push_back({"all-gather",
-                   {gathered_term(weights(site)), output_term(kept_output(site) + before(site))}});
+  hooks.push_back(
+      {"all-gather",
+       {gathered_term(weights(site)), output_term(kept_output(site) + left_output(site))}});
   return hooks;
 }
 
@@ -340,9 +349,9 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) co
   if (sums_ || own(site).is_zero()) return {};
   std::vector<Hook> hooks;
   if (!stays_gathered(site) && !flat_) {
-    hooks.push_back(
-        {"all-gather",
-         {gathered_term(weights(site)), output_term(own(site)), input_term(kept_input(site))}});
+    hooks.push_back({"all-gather",
+                     {gathered_term(weights(site)), output_term(own(site) + own_experts(site)),
+                      input_term(kept_input(site))}});
     add_sums(hooks.back().terms, site);
   }
   const GatheredElements next = prefetched(site);
@@ -353,6 +362,9 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) co
     add_sums(hooks.back().terms, site);
   }
   std::vector<LedgerTerm> ahead = in_backward(site);
+  for (LedgerTerm& term : of_experts(site, graph_.blocks[site.block].ops.size(), Pass::backward)) {
+    ahead.push_back(std::move(term));
+  }
   ahead.push_back(sent_term(next));
   hooks.push_back({"all-gather of the unit before", std::move(ahead)});
   return hooks;

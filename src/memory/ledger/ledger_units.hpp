@@ -2,8 +2,10 @@
 // are those of timeline/sharded_units.hpp, for FSDP1 of timeline/flat_units.hpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,23 @@ class LedgerUnits {
     std::string name;
     std::vector<LedgerTerm> terms;
   };
+  /// A moment of the block's operation at this place, forward, run again, or backward.
+  enum class Pass : std::uint8_t { forward, again, backward };
+  /// Terms beside those of in_forward() or in_backward(), because the layer's experts are a unit of
+  /// their own inside.
+  [[nodiscard]] std::vector<LedgerTerm> of_experts(const Site& site, std::size_t at,
+                                                   Pass pass) const;
+  /// Where a place stands to the experts' operations: between places of one kind of_experts() is
+  /// the same. All are before them where no experts are apart.
+  enum class Stretch : std::uint8_t { before, inside, at_last, behind };
+  static constexpr std::array kStretches = {Stretch::before, Stretch::inside, Stretch::at_last,
+                                            Stretch::behind};
+  [[nodiscard]] Stretch stretch_of(std::size_t block, std::size_t at) const;
+  /// Elements of the block's experts where they are apart.
+  [[nodiscard]] Expr expert_elements(std::size_t block) const;
+  /// Behind the backward of the experts' operations, where they are apart.
+  [[nodiscard]] std::vector<Hook> experts_reduced(const Site& site) const;
+
   /// Before the block's forward, and its backward; none where no unit begins.
   [[nodiscard]] std::vector<Hook> before_forward(const Site& site) const;
   [[nodiscard]] std::vector<Hook> before_backward(const Site& site) const;
@@ -92,6 +111,13 @@ class LedgerUnits {
   [[nodiscard]] GatheredElements layer(std::size_t block) const;
   /// Parameters of the layer behind so many others.
   [[nodiscard]] GatheredElements layer_at(std::int64_t index) const;
+  /// The experts of a layer, where several ranks gather them.
+  [[nodiscard]] GatheredElements gathered_experts(std::int64_t index) const;
+  [[nodiscard]] std::optional<std::size_t> block_at(std::int64_t index) const;
+  [[nodiscard]] GatheredElements gathered_ahead(const Site& site) const;
+  [[nodiscard]] GatheredElements own_experts(const Site& site) const;
+  [[nodiscard]] GatheredElements left_output(const Site& site) const;
+  [[nodiscard]] bool cuts_columns() const;
   [[nodiscard]] Expr reduced_layer(const Expr& elements) const;
   [[nodiscard]] GatheredElements first_layer() const;
   [[nodiscard]] GatheredElements last_layer() const;
@@ -143,9 +169,10 @@ class LedgerUnits {
   Reshard reshard_ = Reshard::always;
   bool makes_sent_ = false;  // the shares are cast, or come from the host, to be gathered
   Ends ends_;
-  Expr head_;            // the weight that is registered last in the last unit
-  Expr table_;           // the input embedding
-  Expr table_gradient_;  // and what its gradient has before it is reduced
+  std::vector<ExpertOps> experts_;  // of each block; empty where none are apart
+  Expr head_;                       // the weight that is registered last in the last unit
+  Expr table_;                      // the input embedding
+  Expr table_gradient_;             // and what its gradient has before it is reduced
   // Bytes of an element: gathered, reduced, and of a share of the gradients.
   std::int64_t gathered_ = 0;
   std::int64_t reduced_ = 0;

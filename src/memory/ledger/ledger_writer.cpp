@@ -230,12 +230,9 @@ class LedgerWriter {
     const auto [entry, is_new] = moments_.try_emplace({site.block, pass, units_.is_holding()});
     if (!is_new) return entry->second;
     const BlockMoments& all = of_blocks_.of(site.block, pass);
-    entry->second = {gradients_.possible_peaks(site.block, all.forward, terms_),
-                     gradients_.possible_peaks(site.block, all.backward, terms_),
-                     all.begin,
-                     all.before_backward,
-                     all.end,
-                     all.gradients_when_run_again};
+    entry->second = all;
+    entry->second.forward = gradients_.possible_peaks(site.block, all.forward, terms_);
+    entry->second.backward = gradients_.possible_peaks(site.block, all.backward, terms_);
     return entry->second;
   }
 
@@ -251,14 +248,12 @@ class LedgerWriter {
     Alive base = residents();
     add_kept(base, site, Run::forward);
     const BlockMoments& first = moments(site, false);
-    if (units_.exist()) {
-      write_hooks(site, units_.before_forward(site), first.begin, base);
-      add_terms(base, units_.in_forward(site));
-    } else {
-      add_terms(base, gradients_.stages().gathered(site, false));
-    }
+    if (units_.exist()) write_hooks(site, units_.before_forward(site), first.begin, base);
+    add_terms(base,
+              units_.exist() ? units_.in_forward(site) : gradients_.stages().gathered(site, false));
     for (const Moment& moment : first.forward) {
       Alive alive = base;
+      add_terms(alive, units_.of_experts(site, moment.at, LedgerUnits::Pass::forward));
       add_moment(alive, moment, site, "forward");
       write_instant("forward", site, moment, std::move(alive));
     }
@@ -287,6 +282,7 @@ class LedgerWriter {
     if (passes_.recomputes(site)) {
       for (const Moment& moment : second.forward) {
         Alive alive = base;
+        add_terms(alive, units_.of_experts(site, moment.at, LedgerUnits::Pass::again));
         add_terms(alive, gradients_.at(site, moment, later));
         add_term(alive, {"gradients that came to the layer", TermGroup::activations,
                          second.gradients_when_run_again, kLiveSource, ""});
@@ -297,6 +293,7 @@ class LedgerWriter {
     for (const Moment& moment : second.backward) {
       Alive alive = base;
       add_term(alive, stages_.adopted(*life_, site, moment));
+      add_terms(alive, units_.of_experts(site, moment.at, LedgerUnits::Pass::backward));
       add_terms(alive, gradients_.at(site, moment, later));
       add_moment(alive, moment, site, "backward");
       write_instant("backward", site, moment, std::move(alive));
@@ -308,6 +305,9 @@ class LedgerWriter {
     Alive before = base;
     add_terms(before, gradients_.at(site, moments.before_backward, gradients_.later(site)));
     write_hooks(site, units_.before_backward(site), moments.before_backward, before);
+    Alive inside = base;
+    add_terms(inside, gradients_.at(site, moments.behind_experts, gradients_.later(site)));
+    write_hooks(site, units_.experts_reduced(site), moments.behind_experts, inside);
     // The whole gradients of what is reduced are the hooks' own.
     Alive after = units_.holds() ? always_ : residents();
     add_kept(after, site, Run::behind);

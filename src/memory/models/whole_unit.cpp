@@ -27,7 +27,7 @@ WholeUnit::WholeUnit(const Graph& graph, const Job& job, Recorder& recorder)
                                                         : 0),
       reshards_(std::get<RowShards>(sharding_of(job)).reshard == Reshard::always) {
   const ModelTensors whole = model_tensors(inventory_);
-  const ModelTensors shares = model_tensors(sharded_by_rows(inventory_, ranks_));
+  const ModelTensors shares = model_tensors(sharded_by_rows(inventory_, job.parallelism));
   for (std::size_t i = 0; i < whole.parameters.size(); ++i) {
     parameters_.push_back({whole.parameters[i].elements, shares.parameters[i].elements});
   }

@@ -43,6 +43,9 @@ class BlockWalk {
         recomputed = true;
       }
       backward(i, moments.backward);
+      if (reach(block_.ops[i].forward_messages, RankGroup::expert)) {
+        moments.behind_experts = {block_.ops[i].name, saved_before(i), gradients_.bytes(), {}, {}};
+      }
     }
     moments.end.live = gradients_.bytes();
     moments.end.gradient_elements = gradient_elements_;
@@ -139,7 +142,7 @@ class BlockWalk {
                                      [this](TensorId id) { return gradients_.has(id); });
     // Autograd never runs a node that no gradient reaches.
     if (!reached) return;
-    Moment moment{op.name, kept_.at(at).bytes, {}, gradient_elements_, {}};
+    Moment moment{op.name, kept_.at(at).bytes, {}, gradient_elements_, {}, at};
     hold(op, at, moment);
     // Where a compiled region computes its forward again, a weight's gradient waits for the kernel
     // that makes the product's input.

@@ -39,7 +39,7 @@ struct Moment {
   Expr live;   ///< bytes beside: locals or gradients under way, and scratch
   Expr gradient_elements;      ///< backward: parameters of the block whose gradient exists by now
   Expr new_gradient_elements;  ///< backward: those of this operation
-  std::size_t at = 0;          ///< forward: the operation's place in its block
+  std::size_t at = 0;          ///< the operation's place in its block
 };
 
 struct BlockMoments {
@@ -48,6 +48,7 @@ struct BlockMoments {
   Moment begin;                  ///< before the forward
   Moment before_backward;        ///< before the backward
   Moment end;                    ///< behind it
+  Moment behind_experts;         ///< behind the backward of what is exchanged between expert ranks
   /// Under way while a checkpoint's forward is recomputed: the backward has begun, up to the first
   /// operation that reads what was kept.
   Expr gradients_when_run_again;

@@ -16,12 +16,14 @@ Label clip_label(LoopTensor tensor) { return loop_label(Holding::temporaries, te
 }  // namespace
 
 /// Makes partial sums over all tensors of a type together, and a norm for each tensor.
-void OptimizerRun::take_norms(DType type, HeldList& norms) {
+void OptimizerRun::take_norms(DType type, Meshes meshes, HeldList& norms) {
   std::int64_t count = 0;
   std::int64_t largest = 0;
   for (const ParameterGroup& group : groups_) {
     for (const SteppedTensor& tensor : group) {
       if (gradient_type(tensor) != type) continue;
+      const Meshes own = tensor.row->expert_parallel ? Meshes::of_experts : Meshes::of_others;
+      if (meshes != Meshes::all && meshes != own) continue;
       ++count;
       const bool whole = keeps_unreduced_ && tensor.row->role == ParameterRole::embedding;
       largest = std::max(largest, checked_multiply(tensor.elements, whole ? tensor_ranks_ : 1));
@@ -88,38 +90,70 @@ HeldStorage OptimizerRun::reduce_norms(std::int64_t bytes) {
   return roots;
 }
 
-/// The norms of each type's tensors; their stack; the norm of that; and the coefficient
-/// max_norm / (norm + 1e-6), clamped, with which the gradients are scaled in place.
-HeldStorage OptimizerRun::clip() {
+/// The norms of each type's tensors among those of `meshes`, their stack, and the norm of that.
+HeldStorage OptimizerRun::total_norm(Meshes meshes) {
   const auto make = [this](std::int64_t size, LoopTensor tensor) {
     return recorder_.make(size, clip_label(tensor));
   };
   HeldList norms;
-  std::int64_t bytes = 0;  // of a norm in the widest type
-  for (const DType type : gradient_types()) {
-    take_norms(type, norms);
-    bytes = std::max(bytes, size_of(type));
-  }
+  const std::int64_t bytes = norm_bytes();
+  for (const DType type : gradient_types()) take_norms(type, meshes, norms);
   const auto count = static_cast<std::int64_t>(norms.size());
-  HeldList spread = spread_norms(bytes);
+  HeldList spread = meshes == Meshes::of_experts ? HeldList() : spread_norms(bytes);
   HeldStorage stack = make(checked_multiply(count, bytes), LoopTensor::stacked_norms);
   spread.drop();
   HeldStorage whole;
-  for (int i = 0; i < sharded_meshes_; ++i) whole = reduce_norms(checked_multiply(count, bytes));
+  const int reductions = meshes == Meshes::of_experts ? expert_meshes_ : sharded_meshes_;
+  for (int i = 0; i < reductions; ++i) whole = reduce_norms(checked_multiply(count, bytes));
   HeldStorage norm = make(bytes, LoopTensor::norm);
   whole.drop();
   stack.drop();
   norms.drop();
+  return norm;
+}
+
+/// The bytes of a norm in the widest type.
+std::int64_t OptimizerRun::norm_bytes() const {
+  std::int64_t bytes = 0;
+  for (const DType type : gradient_types()) bytes = std::max(bytes, size_of(type));
+  return bytes;
+}
+
+/// The coefficient max_norm / (norm + 1e-6), clamped, with which gradients are scaled in place.
+void OptimizerRun::scale_gradients() {
+  const auto make = [this] {
+    return recorder_.make(norm_bytes(), clip_label(LoopTensor::clip_coefficient));
+  };
   // _clip_grads_with_norm_: a number over a tensor is its reciprocal() times the number
   // (Tensor.__rdiv__).
-  HeldStorage sum = make(bytes, LoopTensor::clip_coefficient);
-  HeldStorage reciprocal = make(bytes, LoopTensor::clip_coefficient);
-  HeldStorage product = make(bytes, LoopTensor::clip_coefficient);
+  HeldStorage sum = make();
+  HeldStorage reciprocal = make();
+  HeldStorage product = make();
   reciprocal.drop();
   sum.drop();
-  const HeldStorage clamped = make(bytes, LoopTensor::clip_coefficient);
+  const HeldStorage clamped = make();
   relaid_gains().drop();
   product.drop();
+}
+
+/// Where experts lie on a mesh of their own (torchtitan 0.2.2, _clip_grad_norm_with_ep): the norms
+/// of both, squared and summed; the root in its place; each is scaled by itself.
+HeldStorage OptimizerRun::clip() {
+  if (!experts_apart_) {
+    HeldStorage norm = total_norm(Meshes::all);
+    scale_gradients();
+    return norm;
+  }
+  const HeldStorage experts = total_norm(Meshes::of_experts);
+  const HeldStorage others = total_norm(Meshes::of_others);
+  const auto make = [this] { return recorder_.make(norm_bytes(), clip_label(LoopTensor::norm)); };
+  HeldStorage square = make();
+  HeldStorage other_square = make();
+  HeldStorage norm = make();
+  square.drop();
+  other_square.drop();
+  scale_gradients();
+  scale_gradients();
   return norm;
 }
 

@@ -12,6 +12,22 @@
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
+namespace {
+
+/// Over which an expert's gradient is a DTensor, reduced one by one. Expert ranks and those that
+/// shard an expert, if several do, are together the ranks of torchtitan's "loss_mesh", which is
+/// flattened, unless there are replicas or tensor ranks: one reduction for both (_redistribute.py,
+/// _get_flattened_mesh_by_layout).
+int meshes_of_experts(const Job& job) {
+  const Sharding sharding = sharding_of(job);
+  const GatheredUnits* units = units_of(sharding);
+  const bool is_flattened =
+      (units == nullptr || units->replicas == 1) && job.parallelism.tensor == 1;
+  return !is_flattened && job.parallelism.expert_shard_ranks() > 1 ? 2 : 1;
+}
+
+}  // namespace
+
 OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
                            const std::optional<LaunchDevice>& device, Recorder& recorder)
     : training_(*job.training),
@@ -22,7 +38,10 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       sharded_meshes_((shards_by<RowShards>(job) ? 1 : 0) + (job.parallelism.tensor > 1 ? 1 : 0)),
       tensor_ranks_(job.parallelism.tensor),
       keeps_unreduced_(row_of(training_.implementation.framework).splits.by_dtensor &&
-                       tensor_ranks_ > 1 && units_of(sharding_of(job)) == nullptr) {}
+                       tensor_ranks_ > 1 && units_of(sharding_of(job)) == nullptr),
+      experts_apart_(row_of(training_.implementation.framework).units.experts_apart &&
+                     job.parallelism.expert > 1),
+      expert_meshes_(meshes_of_experts(job)) {}
 
 void OptimizerRun::construct() {
   if (training_.recipe.master) {

@@ -38,7 +38,12 @@ class OptimizerRun {
   /// multiplied, summed and stepped within one type.
   [[nodiscard]] std::vector<DType> gradient_types() const;
   [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
-  void take_norms(DType type, HeldList& norms);
+  /// Gradients that are normed together: all, or those of experts apart from the others.
+  enum class Meshes : std::uint8_t { all, of_experts, of_others };
+  [[nodiscard]] HeldStorage total_norm(Meshes meshes);
+  [[nodiscard]] std::int64_t norm_bytes() const;
+  void scale_gradients();
+  void take_norms(DType type, Meshes meshes, HeldList& norms);
   HeldList spread_norms(std::int64_t bytes);
   HeldList relaid_gradients(const ParameterGroup& group, bool tables);
   HeldList relaid_gains();
@@ -78,6 +83,8 @@ class OptimizerRun {
   int sharded_meshes_ = 0;         // over which gradients are DTensors
   std::int64_t tensor_ranks_ = 1;  // of torchtitan's tensor parallelism, one of the meshes
   bool keeps_unreduced_ = false;   // gradients stay partial sums, and a table's whole
+  bool experts_apart_ = false;     // on a mesh of their own
+  int expert_meshes_ = 0;          // over which an expert's are DTensors, reduced one by one
   bool has_states_ = false;
   bool has_maps_ = false;
 };

@@ -45,7 +45,7 @@ namespace {
 /// The parameters that this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
   if (!shards_by<RowShards>(job)) return graph.parameters;
-  return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
+  return sharded_by_rows(graph.parameters, job.parallelism);
 }
 
 const LoopHabits& habits_of(const Job& job) {

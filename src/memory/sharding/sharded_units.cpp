@@ -8,6 +8,7 @@
 #include "memest/units/int128.hpp"
 #include "memory/optimizer/foreach_copies.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 
@@ -17,7 +18,6 @@ ShardedUnits::ShardedUnits(const Model& model, Recorder& recorder)
       inventory_(model.inventory),
       recipe_(model.job.training->recipe),
       recorder_(recorder),
-      ranks_(model.job.parallelism.shard_ranks()),
       multiprocessors_(model.job.hardware.gpu.multiprocessors
                            ? model.job.hardware.gpu.multiprocessors->value
                            : 0),
@@ -64,7 +64,10 @@ HeldStorage ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t
   label.holding = holding_of(tensor);
   label.origin = Origin::unit;
   label.place = units_[unit].first;
-  label.op = units_[unit].first == units_[unit].last ? 0 : 1;
+  const UnitOf of = units_[unit].more_ops > 0                 ? UnitOf::experts
+                    : units_[unit].first == units_[unit].last ? UnitOf::block
+                                                              : UnitOf::root;
+  label.op = static_cast<std::uint16_t>(of);
   label.tensor = static_cast<std::uint16_t>(tensor);
   return recorder_.make(bytes, label, {stream, units_[unit].part});
 }
@@ -83,25 +86,36 @@ void ShardedUnits::begin_unit(std::size_t unit) {
   // FSDPParamGroup.wait_for_unshard: in a forward an output stays until the next unit has copied
   // out of its own, and so the copy overlaps that all-gather.
   HeldStorage output = take_apart(unit);
-  if (output.is_of_storage()) part.kept_output = std::move(output);
+  if (output.is_of_storage() || units_[unit].ranks == 1) part.kept_output = std::move(output);
+  for (const std::size_t next : units_[unit].ahead) gather(next);
 }
 
-/// A unit of one module; nothing where the op is none's.
-std::optional<std::size_t> ShardedUnits::module_at(std::uint32_t instance, std::uint32_t op) const {
+/// A unit of a module inside a block whose first op, or its last, stands at the site; nothing where
+/// there is none.
+std::optional<std::size_t> ShardedUnits::module_at(const OpSite& site, OpOfModule which) const {
+  if (!in_modules_) return std::nullopt;
   for (std::size_t i = units_.size(); i > 0; --i) {
-    if (units_[i - 1].first == instance && units_[i - 1].op == op) return i - 1;
+    const ShardedUnit& unit = units_[i - 1];
+    const std::uint32_t op = which == OpOfModule::first ? unit.op : unit.op + unit.more_ops;
+    if (unit.first == site.instance && op == site.op) return i - 1;
   }
   return std::nullopt;
 }
 
 void ShardedUnits::before_op(const OpSite& site) {
-  if (!in_modules_) return;
-  if (const auto unit = module_at(site.instance, site.op)) begin_unit(*unit);
+  if (const auto unit = module_at(site, OpOfModule::first)) begin_unit(*unit);
 }
 
+/// FSDPParamGroup.post_forward keeps what a checkpoint's second forward has gathered (is_bw()), and
+/// the module is the root of that: _post_forward lets go of the output.
 void ShardedUnits::after_op(const OpSite& site) {
-  if (!in_modules_) return;
-  if (const auto unit = module_at(site.instance, site.op)) end_forward(*unit);
+  const auto unit = module_at(site, OpOfModule::last);
+  if (!unit) return;
+  if (in_backward_) {
+    part_of(*unit).kept_output.drop();
+  } else {
+    end_forward(*unit);
+  }
 }
 
 /// The root's post_forward, where the program goes on in the model's last block.
@@ -155,8 +169,12 @@ void ShardedUnits::before_backward(std::uint32_t instance) {
 
 void ShardedUnits::begin_backward(std::size_t unit) {
   running_ = units_[unit].part;
+  in_backward_ = true;
   gather(unit);
   take_apart(unit).drop();
+  const std::vector<std::size_t>& ahead = units_[unit].ahead_in_backward;
+  for (const std::size_t next : ahead) gather(next);
+  if (!ahead.empty()) return;
   const std::vector<std::size_t>& order = part_of(unit).forward_order;
   const auto here = std::find(order.rbegin(), order.rend(), unit);
   // _backward_prefetch: the unit before it in post_forward_order, whether the backward needs it
@@ -168,13 +186,11 @@ void ShardedUnits::begin_backward(std::size_t unit) {
 void ShardedUnits::before_node(const OpSite& site) {
   // _register_pre_backward_hook hangs on what the model answers before it is cast.
   if (waits_ && site.op < units_[*waits_].answers) begin_backward(*std::exchange(waits_, {}));
-  if (!in_modules_) return;
-  if (const auto unit = module_at(site.instance, site.op)) begin_backward(*unit);
+  if (const auto unit = module_at(site, OpOfModule::last)) begin_backward(*unit);
 }
 
 void ShardedUnits::after_node(const OpSite& site) {
-  if (!in_modules_) return;
-  if (const auto unit = module_at(site.instance, site.op)) end_unit(*unit);
+  if (const auto unit = module_at(site, OpOfModule::first)) end_unit(*unit);
 }
 
 void ShardedUnits::after_backward(std::uint32_t instance) {
@@ -209,6 +225,7 @@ std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
 /// FSDPParamGroup.finalize_backward lets go of what was gathered ahead and then not asked for.
 void ShardedUnits::end_backward() {
   std::vector<std::size_t> units = units_of(running_);
+  in_backward_ = false;
   end_unit(units.back());
   std::ranges::stable_sort(units, {}, [this](std::size_t unit) { return units_[unit].first; });
   for (const std::size_t unit : units) {
@@ -295,25 +312,48 @@ void ShardedUnits::reduce(std::size_t unit) {
   }
   if (gradients.empty()) return;
   std::swap(gradients.back(), gradients[last_gradient(unit, gradients)]);
-  HeldStorage last = std::move(gradients.back());
+  // Its name is that of foreach_reduce's loop, which runs among several ranks alone.
+  HeldStorage last;
+  if (units_[unit].ranks > 1) last = std::move(gradients.back());
   HeldStorage& kept_input = part_of(unit).kept_input;
   kept_input.drop();
+  if (units_[unit].by_columns) cut_columns(unit, gradients, last);
   CopyPieces pieces;
   for (const std::uint32_t parameter : trained(unit)) {
     pieces.add(checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.reduced)));
   }
   const std::int64_t share = checked_multiply(trained_elements(unit), size_of(types_.reduced));
-  kept_input = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
+  kept_input =
+      make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, units_[unit].ranks));
   make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()).drop();
   gradients.drop();
   const HeldStorage added = take_shares(unit, share);
   last.drop();
 }
 
+/// foreach_reduce writes gradients rank by rank, each in place of the other: its enumerate(zip())
+/// has the first until the third comes.
+void ShardedUnits::cut_columns(std::size_t unit, HeldVector& gradients, const HeldStorage& last) {
+  HeldVector by_rank;
+  const auto cut = [&](const HeldStorage& gradient) {
+    const std::int64_t bytes = timeline_.storages[gradient.id()].bytes;
+    by_rank.push_back(make(unit, UnitTensor::relaid_gradient, bytes));
+  };
+  for (std::size_t i = 0; i + 1 < gradients.size(); ++i) cut(gradients[i]);
+  gradients.drop();
+  cut(last);
+  gradients = std::move(by_rank);
+}
+
 /// The first time the reduced shares become the gradients; later ones are added to them. Answers
 /// those that were added to another unit's, or sent to the host.
 HeldStorage ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
   HeldStorage reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
+  // foreach_reduce copies what a single rank has put together, divided by gradient_divide_factor,
+  // which torchtitan sets to 1.
+  if (units_[unit].ranks == 1) {
+    make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter).drop();
+  }
   if (types_.reduced != types_.share) {
     const std::int64_t elements = trained_elements(unit);
     reduced = make(unit, UnitTensor::gradients, checked_multiply(elements, size_of(types_.share)),
@@ -331,7 +371,7 @@ std::size_t ShardedUnits::last_gradient(std::size_t unit, const HeldVector& grad
   const std::uint32_t parameter = trained(unit).back();
   const TensorPlace& last = timeline_.parameters[parameter];
   const DType type = sums_ ? types_.reduced : gradient_type(parameter);
-  const std::int64_t most = last.elements * ranks_ * size_of(type);
+  const std::int64_t most = last.elements * units_[unit].ranks * size_of(type);
   std::size_t found = gradients.size() - 1;
   std::int64_t largest = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {

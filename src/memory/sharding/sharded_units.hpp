@@ -104,14 +104,15 @@ class ShardedUnits final : public BlockHooks {
     HeldStorage kept_input;                  ///< of the last reduction
   };
 
-  [[nodiscard]] std::optional<std::size_t> module_at(std::uint32_t instance,
-                                                     std::uint32_t op) const;
+  enum class OpOfModule : std::uint8_t { first, last };
+  [[nodiscard]] std::optional<std::size_t> module_at(const OpSite& site, OpOfModule which) const;
   void begin_unit(std::size_t unit);
   void begin_backward(std::size_t unit);
   void gather(std::size_t unit, Stream stream = Stream::all_gather);
   HeldList shares_to_send(std::size_t unit, Stream stream);
   void place_scales(const Graph& graph);
   [[nodiscard]] HeldStorage take_apart(std::size_t unit);
+  void copy_shares(std::size_t unit);
   void give_back(std::size_t unit);
   void relay_gradients(std::size_t unit);
   void end_unit(std::size_t unit);
@@ -120,6 +121,7 @@ class ShardedUnits final : public BlockHooks {
   void sum_gradients(std::size_t unit);
   void take_sums(std::size_t unit);
   void reduce(std::size_t unit);
+  void cut_columns(std::size_t unit, HeldVector& gradients, const HeldStorage& last);
   [[nodiscard]] Part& part_of(std::size_t unit) { return parts_[units_[unit].part]; }
   [[nodiscard]] std::vector<std::size_t> units_of(std::size_t part) const;
   HeldStorage take_shares(std::size_t unit, std::int64_t bytes);
@@ -145,7 +147,6 @@ class ShardedUnits final : public BlockHooks {
   const Inventory& inventory_;
   const Recipe& recipe_;
   Recorder& recorder_;
-  std::int64_t ranks_;
   std::int64_t multiprocessors_;  // 0: not known
   bool offloads_;
   ShardTypes types_;
@@ -154,7 +155,8 @@ class ShardedUnits final : public BlockHooks {
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;
   std::vector<Part> parts_;
-  bool in_modules_;                   // some unit is one module's
+  bool in_modules_;                   // some unit is a module's inside a block
+  bool in_backward_ = false;          // what runs forward is a checkpoint's second
   std::size_t running_ = 0;           // the part whose backward runs
   std::optional<std::size_t> waits_;  // a root whose answers have no gradient yet
   bool in_stages_;                    // of a pipeline: reduced when the last backward has run

@@ -58,12 +58,13 @@ std::int64_t ShardedUnits::gathered_share_of(std::size_t unit) const {
 void ShardedUnits::gather(std::size_t unit, Stream stream) {
   State& state = states_[unit];
   const bool gathered = state.output.is_of_storage() || !state.weights.empty();
-  if (gathered || units_[unit].parameters.empty()) return;
+  if (gathered || units_[unit].parameters.empty() || units_[unit].ranks == 1) return;
   const std::int64_t share = gathered_share_of(unit);
   // foreach_all_gather makes inputs and output in the pool of all_gather_copy_in_stream; where it
   // is asynchronous, as a schedule's UNSHARD is, in the current stream's (get_all_gather_streams).
   const HeldList sent = shares_to_send(unit, stream);
-  state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_), stream);
+  state.output = make(unit, UnitTensor::all_gather_output,
+                      checked_multiply(share, units_[unit].ranks), stream);
 }
 
 /// Makes the inputs of an all-gather: one cast of all shares behind those in fp8, or each share as
@@ -101,16 +102,38 @@ HeldList ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
 /// Answers what the weights were copied from.
 HeldStorage ShardedUnits::take_apart(std::size_t unit) {
   State& state = states_[unit];
+  const std::int64_t ranks = units_[unit].ranks;
+  if (ranks == 1) copy_shares(unit);
   if (!state.output.is_of_storage()) return {};
   CopyPieces pieces;
+  HeldVector by_rank;  // foreach_all_gather_copy_out: columns are put together from these
   for (const std::uint32_t parameter : units_[unit].parameters) {
     const std::int64_t share = gathered_share(parameter);
-    state.weights.push_back(make(unit, UnitTensor::weight, checked_multiply(share, ranks_)));
+    const auto whole = [&] {
+      return make(unit, UnitTensor::weight, checked_multiply(share, ranks));
+    };
+    state.weights.push_back(whole());
+    if (units_[unit].by_columns) by_rank.push_back(whole());
     pieces.add(share);
   }
-  make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks_, multiprocessors_)).drop();
+  make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks, multiprocessors_)).drop();
   float8_.take_scales(unit);
   return std::move(state.output);
+}
+
+/// FSDPParamGroup.wait_for_unshard of a unit that one rank holds whole: each parameter is a copy of
+/// what it is cast to, which has its name until the next one's.
+void ShardedUnits::copy_shares(std::size_t unit) {
+  State& state = states_[unit];
+  if (!state.weights.empty()) return;
+  HeldStorage cast;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    const std::int64_t bytes = gathered_share(parameter);
+    if (share_type(parameter) != gathered_type(parameter)) {
+      cast = make(unit, UnitTensor::cast_shares, bytes);
+    }
+    state.weights.push_back(make(unit, UnitTensor::weight, bytes));
+  }
 }
 
 void ShardedUnits::give_back(std::size_t unit) { states_[unit].weights.drop(); }

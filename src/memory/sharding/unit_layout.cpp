@@ -1,6 +1,7 @@
 #include "memory/sharding/unit_layout.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +44,9 @@ class UnitWriter {
         layout_(layout_of(job.training->implementation)),
         reshard_(units_of(sharding_of(job))->reshard),
         ranks_(job.parallelism.shard_ranks()),
+        expert_ranks_(job.parallelism.expert_shard_ranks()),
+        experts_apart_(layout_.experts_apart && job.parallelism.expert > 1),
+        cuts_columns_(experts_apart_ && job.parallelism.cuts_columns(job.model.experts()->experts)),
         adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute()) &&
                  !shards_by<FlatShards>(job)),
         reads_head_(row_of(job.training->implementation.loop).takes_tiles),
@@ -86,6 +90,7 @@ class UnitWriter {
       ShardedUnit layer = unit_at(i);
       layer.parameters = parameters_of_layer(timeline_.places[i].layer);
       layer.uses = uses_at(i);
+      add(split_experts(layer));
       add(std::move(layer));
     }
     // Where the ends have no units the last layer is the one whose backward comes at once.
@@ -103,8 +108,54 @@ class UnitWriter {
       unit.reduces_at_end = at_input || !gradient_comes_to(unit, span);
       const bool looks_up = !unit.is_root && is_end(span.first) && unit.last == span.first;
       unit.has_backward = !looks_up || !adapted_ || embeddings_want_gradient(span);
-      order_uses(unit);
+      if (unit.more_ops == 0) order_uses(unit);
     }
+    if (experts_apart_) gather_neighbours_ahead(first_unit);
+  }
+
+  /// torchtitan 0.2.2, apply_fsdp: fully_shard(transformer_block.moe.experts) over "efsdp"; takes
+  /// what is the experts' out of `layer`. Without expert-parallel ranks they own nothing.
+  [[nodiscard]] ShardedUnit split_experts(ShardedUnit& layer) const {
+    ShardedUnit experts = layer;
+    if (!experts_apart_) return {};
+    const Slice ops = order_.programs()[order_.instances()[layer.first].block].experts;
+    experts.op = ops.begin;
+    experts.more_ops = ops.end - ops.begin - 1;
+    experts.ranks = expert_ranks_;
+    experts.by_columns = cuts_columns_;
+    const auto is_expert = [this](std::uint32_t i) { return row(i).expert_parallel; };
+    const auto of_experts = [this](std::uint32_t use) {
+      return order_.parameters()[use].of_experts;
+    };
+    std::erase_if(layer.parameters, is_expert);
+    std::erase_if(layer.uses, of_experts);
+    std::erase_if(experts.parameters, std::not_fn(is_expert));
+    std::erase_if(experts.uses, std::not_fn(of_experts));
+    // GroupedExperts registers w1, w2 and w3, and multiplies by w2 last.
+    if (experts.uses.size() > 1) std::swap(experts.uses.back(), *(experts.uses.end() - 2));
+    return experts;
+  }
+
+  /// apply_fsdp: each of the ends and layers gathers the next one ahead, in the backward the one
+  /// before; a layer its neighbour's experts, too.
+  void gather_neighbours_ahead(std::size_t first_unit) {
+    std::optional<std::size_t> before;
+    for (std::size_t i = first_unit; i + 1 < units_.size(); ++i) {
+      if (units_[i].more_ops > 0) continue;
+      if (before) {
+        units_[*before].ahead = with_experts(i, *before);
+        units_[i].ahead_in_backward = with_experts(*before, i);
+      }
+      before = i;
+    }
+  }
+
+  /// Experts' units stand before their layers'.
+  [[nodiscard]] std::vector<std::size_t> with_experts(std::size_t unit,
+                                                      std::size_t neighbour) const {
+    const bool has_experts = unit > 0 && units_[unit - 1].more_ops > 0;
+    if (!has_experts || is_end(units_[neighbour].first)) return {unit};
+    return {unit, unit - 1};
   }
 
   /// FSDPParamGroup._register_post_backward_hook: nothing tells when the backward of the first
@@ -142,6 +193,7 @@ class UnitWriter {
     unit.first = unit.last = instance;
     unit.part = span_.part;
     unit.reshards = reshard_ != Reshard::never;
+    unit.ranks = ranks_;
     return unit;
   }
 
@@ -281,6 +333,9 @@ class UnitWriter {
   FsdpUnits layout_;
   Reshard reshard_;
   std::int64_t ranks_;
+  std::int64_t expert_ranks_;  // of an expert's weights
+  bool experts_apart_;
+  bool cuts_columns_;
   // No input of a layer is made a leaf, and FSDP2's hooks ask for one that wants a gradient:
   // FSDP1's is the flat tensor's own (_register_post_backward_hook).
   bool adapted_;

@@ -26,6 +26,9 @@ struct ShardedUnit {
   std::uint32_t first = 0;                ///< instances [first, last] run it
   std::uint32_t last = 0;
   std::uint32_t op = kBlocks;  ///< of one block, that is all it runs
+  std::uint32_t more_ops = 0;  ///< so many behind it are the unit's too
+  std::int64_t ranks = 1;      ///< that have a share each
+  bool by_columns = false;     ///< a share is not a part of the rows
   /// Whether the unit's forward begins with the block, or ends with it.
   [[nodiscard]] bool begins_with(std::uint32_t instance) const {
     return op == kBlocks && first == instance;
@@ -47,6 +50,10 @@ struct ShardedUnit {
   /// Its reduced gradients are added to the shares of a unit that has reduced before: both have one
   /// tied parameter.
   bool adds_to_others = false;
+  /// Units that it gathers ahead as soon as it is gathered itself, in the forward and in the
+  /// backward, where it is told to (set_modules_to_forward_prefetch and its like).
+  std::vector<std::size_t> ahead;
+  std::vector<std::size_t> ahead_in_backward;
   /// It reads token ids, through which no gradient comes: nothing tells when its backward has run
   /// but the end of all.
   bool reduces_at_end = false;

@@ -1,5 +1,6 @@
 #include "memory/states/expert_shares.hpp"
 
+#include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/states/model_states.hpp"
 
@@ -17,13 +18,21 @@ Expr fewer_replicas(const Parallelism& parallelism) {
 
 }  // namespace
 
-Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
-  const Expr evenly = share_of_stage(job, ZeroStage::optimizer, all);
+Expr share_with_experts(const Job& job, ZeroStage stage, const Expr& all, const Expr& experts) {
+  const Expr evenly = share_of_stage(job, stage, all);
   if (job.parallelism.expert == 1 || evenly == all) return evenly;
   // `evenly` holds one share of all; an expert's share is larger by as many more as it has fewer
   // replicas.
-  const Expr more = (fewer_replicas(job.parallelism) - 1) * Expr(Symbol::expert_parameters);
-  return evenly + share_of_stage(job, ZeroStage::optimizer, bytes * more);
+  return evenly + share_of_stage(job, stage, (fewer_replicas(job.parallelism) - 1) * experts);
+}
+
+Expr unit_share_of_experts(const Job& job, const Expr& elements) {
+  return fewer_replicas(job.parallelism) * unit_share(job, elements);
+}
+
+Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
+  return share_with_experts(job, ZeroStage::optimizer, all,
+                            bytes * Expr(Symbol::expert_parameters));
 }
 
 Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all) {
@@ -40,6 +49,9 @@ Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes
   }
   if (!has_experts) return optimizer_share(job, bytes, all);
   const Expr experts = bytes * Expr(Symbol::expert_parameters);
+  if (!row_of(job.training->implementation.framework).gradient_buffer) {
+    return optimizer_share(job, bytes, all);
+  }
   // Megatron's ChainedOptimizer steps one optimizer after the other: their temporaries never meet.
   if (more < 0) return share_of_stage(job, ZeroStage::optimizer, all - experts);
   return share_of_stage(job, ZeroStage::optimizer,

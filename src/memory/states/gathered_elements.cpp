@@ -13,6 +13,23 @@ constexpr std::int64_t kCastElement = 2 * size_of(DType::fp32) + size_of(DType::
 
 }  // namespace
 
+ExpertOps expert_ops_of(const Block& block) {
+  ExpertOps experts;
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    if (!reach(block.ops[i].forward_messages, RankGroup::expert)) continue;
+    if (experts.end == 0) experts.begin = i;
+    experts.end = i + 1;
+  }
+  for (std::size_t i = experts.begin; i < experts.end; ++i) {
+    for (const TensorId id : block.ops[i].inputs) {
+      if (block.tensors[id].role != Role::parameter) continue;
+      experts.last = block.tensors[id].elements();
+      experts.elements += experts.last;
+    }
+  }
+  return experts;
+}
+
 GatheredElements gathered_elements(const Graph& graph, const Block& block) {
   GatheredElements own{.all = block.parameters()};
   Int128 most = 0;

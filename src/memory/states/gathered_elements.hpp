@@ -1,6 +1,8 @@
 // Parameters of units that FSDP all-gathers, as far as formulas go.
 #pragma once
 
+#include <cstddef>
+
 #include "memest/graph/graph.hpp"
 #include "memest/symbolic/expr.hpp"
 
@@ -20,6 +22,16 @@ struct GatheredElements {
   }
   [[nodiscard]] bool is_zero() const { return all.is_zero(); }
 };
+
+/// The operations of a block from the first to behind the last that exchanges something between
+/// expert ranks, and the elements of the weights that they read.
+struct ExpertOps {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  Expr elements;
+  Expr last;  ///< of the weight that is read last
+};
+ExpertOps expert_ops_of(const Block& block);
 
 /// The block's own parameters.
 GatheredElements gathered_elements(const Graph& graph, const Block& block);

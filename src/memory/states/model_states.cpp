@@ -222,7 +222,9 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
   }
   std::vector<LedgerTerm> terms{
       {std::string("weights (") + std::string(name_of(recipe.weights)) + ")", TermGroup::weights,
-       share_of_stage(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
+       share_with_experts(job, ZeroStage::optimizer_gradients_weights, weights,
+                          size_of(recipe.weights) * Expr(Symbol::expert_parameters)),
+       recipe.source, ""}};
   if (recipe.trained) {
     terms.push_back({std::string("adapters (") + std::string(name_of(*recipe.trained)) + ")",
                      TermGroup::weights, trained_bytes(*recipe.trained, recipe, inventory),
@@ -249,8 +251,9 @@ LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.training->recipe;
   return {std::string("gradients (") + std::string(name_of(recipe.gradients)) + ")",
           TermGroup::gradients,
-          share_of_stage(job, ZeroStage::optimizer_gradients,
-                         trained_bytes(recipe.gradients, recipe, inventory)),
+          share_with_experts(job, ZeroStage::optimizer_gradients,
+                             trained_bytes(recipe.gradients, recipe, inventory),
+                             size_of(recipe.gradients) * Expr(Symbol::expert_parameters)),
           recipe.source, ""};
 }
 

@@ -8,6 +8,9 @@
 namespace memest {
 
 /// `place`: of the parameter that it is made for, where it is made for one.
+/// Label::op of what a unit makes: of one block, of the root, or of a module inside a block.
+enum class UnitOf : std::uint16_t { block, root, experts };
+
 inline Label loop_label(Holding holding, LoopTensor tensor, std::uint32_t place = 0) {
   Label label;
   label.holding = holding;

@@ -4,6 +4,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -237,9 +238,10 @@ std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId
     }
     case Origin::unit: {
       const std::string tensor(name_of(static_cast<UnitTensor>(label.tensor)));
-      const std::string unit =
-          label.op == 0 ? place_name(timeline, graph, label.place) : "the root unit";
-      return tensor + " of " + unit;
+      const auto of = static_cast<UnitOf>(label.op);
+      if (of == UnitOf::root) return tensor + " of the root unit";
+      const std::string module = of == UnitOf::experts ? "experts of " : "";
+      return tensor + " of " + module + place_name(timeline, graph, label.place);
     }
     case Origin::loop:
       return std::string(name_of(static_cast<LoopTensor>(label.tensor)));

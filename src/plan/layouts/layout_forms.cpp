@@ -159,7 +159,9 @@ Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
   // Layouts that differ in what takes no memory share one form.
   form.overlap_grad_reduce = form.overlap_param_gather = false;  // take no memory
   const Sharing sharing = sharing_of(layout);
-  if (layout.data > 1 && !sharing.in_flat_parts()) {
+  // Experts that FSDP2 cuts by rows, by columns or not at all have formulas of their own.
+  const bool cuts_experts = sharing.in_units() && layout.expert > 1;
+  if (layout.data > 1 && !sharing.in_flat_parts() && !cuts_experts) {
     // Any number of data-parallel ranks has the formulas of two: it is a letter of theirs.
     // Replicas and groups of experts divide the data ranks: each part keeps two.
     form.data = 2 * sharing.replicas() * layout.expert;

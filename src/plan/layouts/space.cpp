@@ -7,6 +7,7 @@
 
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/cost_split.hpp"
+#include "memest/spec/parallel/expert_ranks.hpp"
 
 namespace memest {
 namespace {
@@ -246,6 +247,10 @@ class LayoutSpace {
   void add_shards(Parallelism layout) {
     for (const Sharing& sharing : sharing_choices(job_, layout)) {
       share(layout, sharing);
+      if (layout.expert > 1 && sharing.in_units() &&
+          (!expert_ranks_divide_shards(layout) || !expert_columns_divide(job_.model, layout))) {
+        continue;
+      }
       if (overlaps_) {
         layout.overlap_grad_reduce = layout.shard_ranks() > 1;
         layout.overlap_param_gather = sharing.divides_optimizer();

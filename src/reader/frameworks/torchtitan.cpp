@@ -2,6 +2,7 @@
 #include <array>
 #include <variant>
 
+#include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "reader/frameworks/rules.hpp"
 
@@ -25,6 +26,8 @@ bool splits_backwards(const Job& job) {
 }
 
 bool cuts_sequences(const Job& job) { return job.parallelism.context > 1; }
+
+bool shares_experts(const Job& job) { return job.parallelism.expert > 1; }
 
 /// Jobs that torchtitan 0.2.2 (or memest with it) refuses.
 constexpr std::array kTorchtitanRules = {
@@ -115,6 +118,38 @@ constexpr std::array kTorchtitanRules = {
          },
          "a causal sequence is cut into two parts for every context-parallel rank",
          "choose a 'seq_len' that is a multiple of twice the 'context' ranks"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) { return shares_experts(job) && job.model.experts() == nullptr; },
+         "expert parallelism shares experts, and the model has none",
+         "leave 'expert' out, or give the model a 'moe'"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) { return shares_experts(job) && !job.parallelism.shards_rows(); },
+         "torchtitan's expert-parallel ranks are some of those that FSDP2 shards the weights over",
+         "write 'fsdp: {version: 2}' beside 'expert'"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) {
+           return shares_experts(job) && !expert_ranks_divide_shards(job.parallelism);
+         },
+         "the expert-parallel ranks lie within those that shard the weights",
+         "choose an 'expert' that divides 'data' · 'context' by the replicas"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) {
+           return shares_experts(job) && expert_ranks_divide_shards(job.parallelism) &&
+                  !expert_columns_divide(job.model, job.parallelism);
+         },
+         "FSDP2 cuts an expert's columns evenly among the ranks that share it",
+         "choose an 'expert' with which the hidden and the expert's size divide by the rest"},
+    Rule{"parallelism", "expert_tensor",
+         [](const Job& job) {
+           const std::optional<std::int64_t>& cut = job.parallelism.expert_tensor;
+           return cut && *cut != 1;
+         },
+         "experts of torchtitan that are cut over tensor ranks too are not available yet",
+         "write 'expert_tensor: 1', or leave it out"},
+    Rule{"parallelism", "expert_tensor",
+         [](const Job& job) { return job.parallelism.whole_experts() && !shares_experts(job); },
+         "torchtitan cuts experts over tensor ranks where no expert ranks share them",
+         "write 'expert' of more than one rank, or leave 'expert_tensor' out"},
     Rule{"parallelism", "context_exchange",
          [](const Job& job) {
            return cuts_sequences(job) &&

@@ -16,19 +16,26 @@ struct ShardPlaces {
   GroupPlace shards;
   GroupPlace replicas;
 };
-ShardPlaces shard_places(const ReplicatedPart& part) {
+ShardPlaces shard_places(const ReplicatedPart& part, const GroupPlace& all) {
   const Parallelism& parallelism = part.parallelism;
-  const GroupPlace all = group_place_of(RankGroup::data, parallelism, part.linked_gpus);
   const Sharding sharding = sharding_of(part.training, parallelism);
   const GatheredUnits* units = units_of(sharding);
   if (units == nullptr || units->replicas == 1) return {all, {}};
-  const std::int64_t shards = parallelism.shard_ranks();
+  const std::int64_t shards = all.ranks / units->replicas;
   // HSDP's mesh is (replicate, shard), shard innermost: 4 shards on a node of 8 leave room for 2
   // replicas in it.
-  const std::int64_t beside =
-      std::max<std::int64_t>(1, part.linked_gpus / (parallelism.tensor * shards));
-  return {{shards, std::min(shards, all.in_node)},
+  const std::int64_t beside = std::max<std::int64_t>(
+      1, part.linked_gpus / (parallelism.tensor * parallelism.shard_ranks()));
+  return {{shards, std::min(shards, all.in_node), all.stride},
           {units->replicas, std::min(units->replicas, beside)}};
+}
+
+/// Where weights, or experts' of the expert-parallel ranks, and their replicas lie.
+ShardPlaces places_of_all(const ReplicatedPart& part) {
+  return shard_places(part, group_place_of(RankGroup::data, part.parallelism, part.linked_gpus));
+}
+ShardPlaces places_of_experts(const ReplicatedPart& part) {
+  return shard_places(part, place_of_expert_replicas(part.parallelism, part.linked_gpus));
 }
 
 /// Prices pieces of one group after another, and remembers how they are known.
@@ -121,7 +128,7 @@ double exposed(double transfer, double compute, double tail) {
 CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& links,
                                      Outlook outlook) {
   CollectiveSeconds result;
-  const ShardPlaces places = shard_places(part);
+  const ShardPlaces places = places_of_all(part);
   if (places.shards.ranks * places.replicas.ranks == 1) return result;
   const Recipe& recipe = part.training.recipe;
   const ZeroStage stage = zero_stage_of(sharding_of(part.training, part.parallelism));
@@ -141,6 +148,7 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const MessageKind reduction =
       stage == ZeroStage::none ? MessageKind::all_reduce : MessageKind::reduce_scatter;
 
+  const ShardPlaces of_experts = places_of_experts(part);
   const Pieces pieces(links, outlook, result.origin);
   result.reduce = pieces.seconds(reduction, places.shards, gradients, buckets);
   const auto shards = static_cast<double>(places.shards.ranks);
@@ -149,12 +157,17 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   result.reduce +=
       pieces.seconds(MessageKind::all_reduce, places.replicas, gradients / shards, buckets);
   if (experts > 0) {
-    const GroupPlace replicas = place_of_expert_replicas(part.parallelism, part.linked_gpus);
-    result.reduce += pieces.seconds(reduction, replicas, experts, buckets);
+    result.reduce += pieces.seconds(reduction, of_experts.shards, experts, buckets);
+    result.reduce +=
+        pieces.seconds(MessageKind::all_reduce, of_experts.replicas,
+                       experts / static_cast<double>(of_experts.shards.ranks), buckets);
   }
   result.last_reduce = result.reduce / buckets;
   if (stage == ZeroStage::none) return result;
-  result.gather = pieces.seconds(MessageKind::all_gather, places.shards, weights, units);
+  const double expert_weights = by_unit ? part.held.trained_experts * passed : 0;
+  result.gather =
+      pieces.seconds(MessageKind::all_gather, places.shards, weights - expert_weights, units) +
+      pieces.seconds(MessageKind::all_gather, of_experts.shards, expert_weights, units);
   if (part.in_fp8.tensors > 0) {
     // tensor_to_amax with reduce_amax: the ranks agree on each weight's largest value first.
     const double scales = part.in_fp8.tensors * static_cast<double>(size_of(DType::fp32));

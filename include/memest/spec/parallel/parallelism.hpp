@@ -191,6 +191,17 @@ struct Parallelism {
   /// GPUs whose gradients are summed and whose states are shards of one another; the context ranks
   /// are among them.
   [[nodiscard]] std::int64_t shard_ranks() const;
+  /// Those that have an expert, whole ones of tensor ranks too, and those among them that share its
+  /// weights.
+  [[nodiscard]] std::int64_t ranks_of_experts() const {
+    return shard_ranks() * (whole_experts() ? tensor : 1);
+  }
+  [[nodiscard]] std::int64_t expert_shard_ranks() const { return ranks_of_experts() / expert; }
+  /// Whether more share them than a rank has of so many experts: each has a part of the columns of
+  /// all (torchtitan 0.2.2, apply_fsdp: Shard(1)).
+  [[nodiscard]] bool cuts_columns(std::int64_t experts) const {
+    return expert > 1 && ranks_of_experts() > experts;
+  }
   /// When `fsdp` reshards: under a pipeline torchtitan's default is never. `fsdp` is present.
   [[nodiscard]] Reshard reshard() const;
   /// Whether every rank has whole experts, though it has parts of all else.

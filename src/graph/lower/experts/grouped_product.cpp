@@ -6,10 +6,11 @@
 namespace memest {
 namespace {
 
-KernelLaunch launch_of(DType dtype, const Expr& rows, const Expr& columns) {
+KernelLaunch launch_of(const ProductByExpert& part, DType dtype, const Expr& rows,
+                       const Expr& columns) {
   KernelLaunch launch;
   launch.kind = KernelLaunch::Kind::grouped_product;
-  launch.reduced = Symbol::experts;
+  launch.reduced = part.experts;
   launch.outer = rows;
   launch.inner = columns;
   launch.dtype = dtype;
@@ -19,7 +20,7 @@ KernelLaunch launch_of(DType dtype, const Expr& rows, const Expr& columns) {
 }  // namespace
 
 TensorId grouped_product(BlockBuilder& block, const ProductByExpert& part) {
-  const Expr experts = Symbol::experts;
+  const Expr& experts = part.experts;
   const TensorId weight = part.weight;
   const DType dtype = block.dtype_of(weight);
   const Shape sides = block.tensor(weight).shape;
@@ -37,12 +38,12 @@ TensorId grouped_product(BlockBuilder& block, const ProductByExpert& part) {
   op.saved = {part.ends};
   if (block.needs_gradient(weight)) op.saved.push_back(part.x);
   if (block.needs_gradient(part.x)) op.saved.push_back(weight);
-  op.forward_launches = {launch_of(dtype, each, out_side)};
+  op.forward_launches = {launch_of(part, dtype, each, out_side)};
   BackwardWriter backward(op);
   std::int64_t products = 0;
   const auto product_like = [&](TensorId operand, const Expr& rows, const Expr& columns) {
     const auto made = backward.make(operand, dtype);
-    backward.launch(launch_of(dtype, rows, columns));
+    backward.launch(launch_of(part, dtype, rows, columns));
     ++products;
     return made;
   };

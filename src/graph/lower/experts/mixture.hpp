@@ -43,7 +43,8 @@ struct ProductByExpert {
   TensorId x = 0;       ///< in the weight's type
   TensorId ends = 0;    ///< of each expert's rows
   Expr rows;            ///< of all
-  bool even = false;    ///< they are priced as those of equal experts
+  Expr experts = Symbol::experts;
+  bool even = false;  ///< they are priced as those of equal experts
 };
 TensorId grouped_product(BlockBuilder& block, const ProductByExpert& part);
 

@@ -1,30 +1,19 @@
 // torchtitan 0.2.2's mixture of experts (models/moe/moe.py, MoE.forward; kernels.py and utils.py
 // beside it), as its Qwen3 has it: softmax, weights over their sum, experts' outputs weighted.
+#include "graph/lower/experts/torchtitan_mixture.hpp"
+
 #include <string_view>
 #include <utility>
 
-#include "graph/lower/experts/mixture.hpp"
-#include "graph/lower/ops/course.hpp"
 #include "graph/lower/ops/tensor_parallel.hpp"
-#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
-
-/// Rows of each expert are filled up to a multiple of so many (TOKEN_GROUP_ALIGN_SIZE_M).
-constexpr std::int64_t kRowsOfGroup = 8;
 
 /// Pairs of a token and one of its experts, by expert.
 struct PairsByExpert {
   TensorId counts = 0;  ///< of each expert
   TensorId order = 0;   ///< of the pairs
-};
-
-/// Where the filled-up rows come from, and what the products know of them.
-struct FilledRows {
-  TensorId rows = 0;
-  TensorId sources = 0;  ///< indices of 32 bits; -1: a row of zeros
-  TensorId counts = 0;   ///< of each expert, filled up
 };
 
 class MixtureWriter {
@@ -35,15 +24,8 @@ class MixtureWriter {
         part_(part),
         h_(context.dims.h),
         tokens_(context.dims.b * context.dims.s),
-        pairs_(tokens_ * Expr(Symbol::top_k)) {
-    const std::int64_t pairs = checked_multiply(
-        checked_multiply(context.policy.micro_batch, context.policy.seq_len), part.top_k);
-    // _permute: _round_up(x.shape[0] + num_local_experts * 8, 8): as if every expert's rows had to
-    // be filled up.
-    const std::int64_t odd = (kRowsOfGroup - pairs % kRowsOfGroup) % kRowsOfGroup;
-    filled_ = pairs_ + Expr(kRowsOfGroup) * experts_ + Expr(odd);
-    even_ = (pairs + odd) % part.experts == 0;
-  }
+        pairs_(tokens_ * Expr(Symbol::top_k)),
+        own_pairs_(pairs_of_rank(context)) {}
 
   TensorId write(TensorId x) {
     const Shape given = block_.tensor(x).shape;
@@ -59,7 +41,8 @@ class MixtureWriter {
     }
     forward.local(sorted.counts);
     const TensorId routed = forward.local(routed_rows(x, sorted.order));
-    const TensorId results = forward.local(compute_experts(routed, sorted.counts));
+    const TensorId results =
+        forward.local(torchtitan_experts(block_, context_, part_, {routed, sorted.counts}));
     const DType dtype = block_.dtype_of(x);
     const TensorId zeros =
         made(block_, {{"experts", "zeros by pair"}, {pairs_, h_}, dtype}, {results});
@@ -114,131 +97,28 @@ class MixtureWriter {
     Frame function(block_);
     PairsByExpert sorted;
     sorted.counts = function.local(counts_of("pairs", chosen.indices));
-    sorted.order = function.local(sorted_by_expert(block_, pairs_, chosen.indices).second);
+    sorted.order = function.local(sorted_by_expert(block_, own_pairs_, chosen.indices).second);
+    const Shape of_pairs = {own_pairs_};
     const TensorId by_expert =
-        made(block_, {{"pairs", "weights"}, {pairs_}, DType::fp32}, {chosen.weights, sorted.order});
+        made(block_, {{"pairs", "weights"}, of_pairs, DType::fp32}, {chosen.weights, sorted.order});
     for (const TensorId local : {chosen.weights, chosen.indices, by_expert, sorted.order}) {
       caller.local(local);
+    }
+    // ReordererSequenceParallel._prepare_output_fn: the rank's place among all tokens is added. The
+    // graph of the weights by expert keeps what it is added to.
+    if (own_pairs_ != pairs_) {
+      block_.tensor(sorted.order).held_by_graph = true;
+      sorted.order = caller.local(
+          made(block_, {{"pairs", "order in all"}, of_pairs, DType::int64}, {sorted.order}));
     }
     return sorted;
   }
 
   /// x[token_indices_experts_sorted // top_k]
   TensorId routed_rows(TensorId x, TensorId order) {
-    const TensorId tokens = made(block_, {{"pairs", "token"}, {pairs_}, DType::int64}, {order});
-    const Made rows = {{"pairs", "tokens"}, {pairs_, h_}, block_.dtype_of(x)};
-    return rows_at(block_, rows, {pairs_, tokens_}, {x, tokens});
-  }
-
-  /// GroupedExperts.forward in indices_padding_wrapper.
-  TensorId compute_experts(TensorId routed, TensorId counts) {
-    Frame wrapper(block_);
-    // TensorParallel._prepare_input_fn: to_local(grad_placements=(Partial(),)).
-    if (context_.shards_tensors()) routed = summed_back(block_, "pairs_on_ranks", routed);
-    const FilledRows filled = fill(routed, counts);
-    for (const TensorId local : {filled.rows, filled.sources, filled.counts}) wrapper.local(local);
-    const TensorId out = wrapper.local(run_experts(filled));
-    return without_filling(out, filled.sources);
-  }
-
-  /// _permute
-  FilledRows fill(TensorId routed, TensorId counts) {
-    Frame function(block_);
-    FilledRows filled = places_of(counts, function);
-    const DType dtype = block_.dtype_of(routed);
-    const TensorId zero = made(block_, {{"filling", "zeros"}, {h_}, dtype});
-    const TensorId joined = concatenate(block_, {"filling", "rows and zeros"}, {{routed, zero}},
-                                        {pairs_ + Expr(1), h_});
-    filled.rows = rows_at(block_, {{"filling", "rows"}, {filled_, h_}, dtype},
-                          {.count = filled_, .rows = pairs_ + Expr(1), .narrow = true},
-                          {joined, filled.sources});
-    return filled;
-  }
-
-  /// One number for each expert, of `from`.
-  TensorId by_expert(std::string_view name, DType dtype, TensorId from) {
-    return made(block_, {{"filling", name}, {experts_}, dtype}, {from});
-  }
-
-  [[nodiscard]] KernelLaunch scan_of(DType dtype) const {
-    KernelLaunch scan;
-    scan.kind = KernelLaunch::Kind::scan;
-    scan.reduced = experts_;
-    scan.dtype = dtype;
-    return scan;
-  }
-
-  /// torch.cumsum in `dtype`, to which numbers of another type are cast first.
-  TensorId running_sum(std::string_view name, DType dtype, TensorId from) {
-    const TensorId out = block_.make({"filling", name}, {experts_}, dtype);
-    Course course;
-    const auto result = course.make(name, out, dtype);
-    const bool casts = block_.dtype_of(from) != dtype;
-    const auto wide = casts ? course.make("numbers to add up", out, dtype) : result;
-    course.launch(scan_of(dtype));
-    if (casts) course.drop(wide);
-    Op op;
-    op.kind = OpKind::reduce;
-    op.name = "filling";
-    op.inputs = {from};
-    op.outputs = {out};
-    std::move(course).write_forward(block_, op, {result});
-    block_.emit(std::move(op));
-    return out;
-  }
-
-  /// generate_permute_indices; `caller` names all that it answers.
-  FilledRows places_of(TensorId counts, Frame& caller) {
-    Frame function(block_);
-    const TensorId starts = function.local(
-        by_expert("first pairs", DType::int64, running_sum("last pairs", DType::int64, counts)));
-    const TensorId totals = function.local(by_expert(
-        "pairs or 8", DType::int64, by_expert("pairs of all ranks", DType::int64, counts)));
-    // (total_tokens_per_expert + alignment - 1) // alignment * alignment
-    TensorId groups = totals;
-    for (const std::string_view step : {"pairs + 8", "pairs + 7", "groups", "rows"}) {
-      groups = by_expert(step, DType::int64, groups);
-    }
-    FilledRows filled;
-    filled.counts = function.local(by_expert("rows in int32", DType::int32, groups));
-    const TensorId ends = function.local(running_sum("last rows", DType::int64, filled.counts));
-    const TensorId first = function.local(by_expert("first rows", DType::int64, ends));
-    filled.sources =
-        function.local(made(block_, {{"filling", "sources"}, {filled_}, DType::int32}, {first}));
-    for (const TensorId local : {starts, totals}) function.local(local);
-    caller.local(by_expert("last rows in int32", DType::int32, ends));
-    return filled;
-  }
-
-  /// _run_experts_grouped_mm
-  TensorId run_experts(const FilledRows& filled) {
-    Frame function(block_);
-    const TensorId ends = function.local(running_sum("ends", DType::int32, filled.counts));
-    const Expr f = context_.shards_tensors() ? Expr(Symbol::expert_ffn_size) / Symbol::tensor
-                                             : Expr(Symbol::expert_ffn_size);
-    const auto product = [&](std::string_view name, TensorId x, const Expr& out, const Expr& in) {
-      return grouped_product(block_,
-                             {.name = name,
-                              .weight = block_.parameter({name, "weight"}, {experts_, out, in}),
-                              .x = x,
-                              .ends = ends,
-                              .rows = filled_,
-                              .even = even_});
-    };
-    const TensorId active = activation(block_, {"expert_activation", part_.activation},
-                                       product("expert_gate_proj", filled.rows, f, h_));
-    const TensorId up = product("expert_up_proj", filled.rows, f, h_);
-    const TensorId hidden = function.local(multiply(block_, {"expert_gate_times_up"}, active, up));
-    return product("expert_down_proj", hidden, h_, f);
-  }
-
-  /// _unpermute: out_unpermuted[permuted_indices, :] = out, but for the last row.
-  TensorId without_filling(TensorId out, TensorId sources) {
-    const Shape rows = {pairs_ + Expr(1), h_};
-    const TensorId empty = made(block_, {{"experts", "empty rows"}, rows, block_.dtype_of(out)});
-    const TensorId all = put_rows(
-        block_, {{"experts", "rows of pairs"}, empty, {.x = out, .indices = sources}, true});
-    return slice(block_, {"experts", "of pairs"}, all, {pairs_, h_});
+    const TensorId tokens = made(block_, {{"pairs", "token"}, {own_pairs_}, DType::int64}, {order});
+    const Made rows = {{"pairs", "tokens"}, {own_pairs_, h_}, block_.dtype_of(x)};
+    return rows_at(block_, rows, {own_pairs_, tokens_}, {x, tokens});
   }
 
   /// torch.bmm of [tokens, 1, K] and [tokens, K, h] in fp32.
@@ -272,8 +152,7 @@ class MixtureWriter {
   Expr h_;
   Expr tokens_;
   Expr pairs_;
-  Expr filled_;  ///< rows that the products are called with
-  bool even_ = false;
+  Expr own_pairs_;  ///< that the rank sends to experts
 };
 
 }  // namespace

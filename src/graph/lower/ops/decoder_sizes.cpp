@@ -31,6 +31,7 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes) {
       .set(Symbol::head_dim, attention.head_dim)
       .set(Symbol::layers, decoder.layers())
       .set(Symbol::tensor, context.policy.tensor)
+      .set(Symbol::expert, context.policy.expert)
       .set(Symbol::context, context.policy.context);
   // The last pass of generate(): of the longest cache.
   if (context.generates()) {

@@ -28,9 +28,11 @@ std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPoli
   }
   const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
   const MixtureOfExperts* experts = decoder.experts();
+  const bool whole = policy.expert > 1;
   const std::int64_t size =
-      experts != nullptr ? experts->expert_size
-                         : std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size;
+      experts == nullptr ? std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size
+      : whole            ? policy.tensor
+                         : experts->expert_size;
   for (const std::int64_t whole :
        {attention.heads, attention.kv_heads, size, decoder.vocab_size, policy.seq_len}) {
     if (whole % policy.tensor == 0) continue;
@@ -65,6 +67,19 @@ std::optional<Unavailable> mixture_refusal(const MixtureOfExperts& experts,
   // get_train_spec: pipelining_fn=None, where Trainer raises "does not support pipelining".
   if (!policy.parts.empty()) {
     return Unavailable{"torchtitan's Qwen3 has no pipelines of its mixtures: leave 'pipeline' out"};
+  }
+  if (policy.expert > 1) {
+    if (policy.tensor > 1 && !policy.whole_experts) {
+      return Unavailable{
+          "experts of torchtitan on expert-parallel ranks that tensor-parallel ones cut too are "
+          "not "
+          "available yet: write 'expert_tensor: 1', or leave 'tensor' out"};
+    }
+    if (experts.experts % policy.expert != 0) {
+      return Unavailable{std::to_string(experts.experts) +
+                         " experts cannot be shared evenly among " + std::to_string(policy.expert) +
+                         " expert-parallel ranks"};
+    }
   }
   // launch_gather_topk_kernel (TensorTopK.cu): longer rows may be searched by several blocks each,
   // with memory of their own.
@@ -174,17 +189,31 @@ void mark_save_list(Block& block, const LoweringPolicy& policy) {
   }
 }
 
+bool is_of_experts(const ParameterTensor& row) { return row.name.starts_with("moe.experts."); }
+
 /// The share of one of `ranks`: rows of a matrix or, where its product sums over the ranks,
 /// columns. Gains of norms are whole.
-void cut_over_tensor_ranks(std::int64_t ranks, Inventory& inventory) {
+void cut_over_tensor_ranks(std::int64_t ranks, bool whole_experts, Inventory& inventory) {
   for (ParameterTensor& row : inventory.parameters) {
     // parallelize.py: apply_tp: wo and w2 are RowwiseParallel, the other products ColwiseParallel,
     // the embedding RowwiseParallel over the vocabulary, norms SequenceParallel.
     // apply_moe_ep_tp: the router NoParallel, experts' w1 and w3 Shard(1), w2 Shard(2).
-    if (row.role == ParameterRole::norm || row.module == ParameterModule::router) continue;
+    // Where expert ranks share the experts (ExpertParallel) they are whole.
+    const bool whole = row.role == ParameterRole::norm || row.module == ParameterModule::router ||
+                       (whole_experts && is_of_experts(row));
+    if (whole) continue;
     const bool sums = row.module == ParameterModule::attention_output ||
                       row.module == ParameterModule::feed_forward_down;
     row.shape[row.shape.size() - (sums ? 1 : 2)] /= ranks;
+  }
+}
+
+/// ExpertParallel._partition_fn: experts' weights are cut by expert.
+void cut_over_expert_ranks(std::int64_t ranks, Inventory& inventory) {
+  if (ranks == 1) return;
+  for (ParameterTensor& row : inventory.parameters) {
+    row.expert_parallel = is_of_experts(row);
+    if (row.expert_parallel) row.shape.front() /= ranks;
   }
 }
 
@@ -289,7 +318,8 @@ std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
   const bool early = row_of(policy.implementation.torchtitan).is_early;
   auto result = lower_decoder(model, policy, early ? kEarlyTorchtitanProgram : kTorchtitanProgram);
   if (auto* graph = std::get_if<Graph>(&result)) {
-    cut_over_tensor_ranks(policy.tensor, graph->parameters);
+    cut_over_tensor_ranks(policy.tensor, policy.expert > 1, graph->parameters);
+    cut_over_expert_ranks(policy.expert, graph->parameters);
     add_rotations(model, checked_multiply(policy.seq_len, policy.context), graph->parameters);
     if (const MixtureOfExperts* experts = model.experts()) {
       add_expert_buffers(*experts, graph->layers(), graph->parameters);
