@@ -128,6 +128,19 @@ TEST_CASE("where backwards have two parts the closed form is within a percent of
   CHECK(ranks == 17);
 }
 
+TEST_CASE("the closed form of experts in units of their own is within a percent") {
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/torchtitan.records.jsonl.gz");
+  std::size_t runs = 0;
+  for (const Record& record : records.value()) {
+    if (!record.job || record.job->parallelism.expert == 1) continue;
+    INFO(record.id);
+    const double peak = record.measured.allocated_peak.value().as_double();
+    CHECK(std::abs(peak / static_cast<double>(closed_form_of(*record.job)) - 1) < 0.01);
+    ++runs;
+  }
+  CHECK(runs == 15);
+}
+
 TEST_CASE("the margins hold every allocated peak from below and nine reserved ones in ten") {
   for (const bool recomputes : {false, true}) {
     const std::vector<Residual> records = group(recomputes);

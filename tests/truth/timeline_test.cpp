@@ -51,7 +51,7 @@ std::string difference_of(const Record& record, const std::string& folder) {
 TEST_CASE("every way of running a step is the recorded one, event by event", "[timeline]") {
   const auto records = read_records(kFolder + "steps/specs.jsonl.gz");
   REQUIRE(records.ok());
-  CHECK(records.value().size() == 566);
+  CHECK(records.value().size() == 585);
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "steps/") == "");
