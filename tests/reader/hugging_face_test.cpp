@@ -110,6 +110,25 @@ TEST_CASE("what a Trainer's file leaves out has the program's own default") {
   CHECK(value_of(dora, "training.adapter.lora") == "nothing");
 }
 
+TEST_CASE("a file of trl sft has SFTTrainer's loop where its sharing is known there") {
+  const auto loop = [](const std::string& launch) {
+    const std::string keys = "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: true\n";
+    return value_of(tree_of({{"a.yaml", keys}, {"launch.yaml", launch}}),
+                    "training.implementation.loop");
+  };
+  const std::string deepspeed =
+      "compute_environment: LOCAL_MACHINE\nnum_processes: 8\nmixed_precision: bf16\n"
+      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n";
+  CHECK(loop(deepspeed) == "sft");
+  CHECK(loop(deepspeed + "  offload_optimizer_device: cpu\n") == "trainer");
+  const std::string fsdp =
+      "compute_environment: LOCAL_MACHINE\nnum_processes: 8\nmixed_precision: bf16\n"
+      "distributed_type: FSDP\nfsdp_config:\n";
+  CHECK(loop(fsdp + "  fsdp_version: 2\n") == "sft");
+  CHECK(loop(fsdp + "  fsdp_version: 1\n") == "trainer");
+  CHECK(loop(fsdp + "  fsdp_version: 2\n  fsdp_offload_params: true\n") == "trainer");
+}
+
 TEST_CASE("what the Trainer tells DistributedDataParallel is told") {
   const auto tree = tree_of(trainer("ddp_find_unused_parameters: false\nddp_bucket_cap_mb: 50\n"));
   CHECK(value_of(tree, "parallelism.ddp.find_unused_parameters") == "false");
@@ -174,12 +193,12 @@ TEST_CASE("SFTTrainer's loop is read where its loss is known, the Trainer's else
        {"packing: true\n", "attn_implementation: flash_attention_2\n", "load_in_4bit: true\n",
         "packing: true\npacking_strategy: bfd\n", "fp16: true\n", "max_seq_length: 512\n",
         "lora_modules_to_save: [lm_head]\n",
-        "gradient_checkpointing_kwargs: {use_reentrant: true}\n", "fsdp: full_shard\n"}) {
+        "gradient_checkpointing_kwargs: {use_reentrant: true}\n", "fsdp: full_shard offload\n"}) {
     INFO(keys);
     CHECK(loop_of(keys) == "trainer");
   }
-  for (const char* keys :
-       {"packing: true\npacking_strategy: wrapped\n", "load_in_4bit: true\ndtype: bfloat16\n"}) {
+  for (const char* keys : {"packing: true\npacking_strategy: wrapped\n",
+                           "load_in_4bit: true\ndtype: bfloat16\n", "fsdp: full_shard\n"}) {
     INFO(keys);
     CHECK(loop_of(keys) == "sft");
   }

@@ -144,9 +144,7 @@ std::optional<std::int64_t> ForeignImport::count(std::string_view key) const {
   return value == nullptr ? std::nullopt : integer_of(value->text);
 }
 
-std::optional<std::int64_t> ForeignImport::written_count(std::string_view own) const {
-  return as_count(find_path(spec_.tree, own));
-}
+const Value* ForeignImport::wrote(std::string_view own) const { return find_path(spec_.tree, own); }
 
 std::string_view ForeignImport::written(std::span<const std::string_view> names) const {
   const auto found =

@@ -57,8 +57,8 @@ class ForeignImport {
   [[nodiscard]] bool flag(std::string_view key, bool fallback = false) const;
   [[nodiscard]] std::optional<std::int64_t> count(std::string_view key) const;
 
-  /// A number that the spec has already.
-  [[nodiscard]] std::optional<std::int64_t> written_count(std::string_view own) const;
+  /// Returns what the spec has already by the file's keys; null without it.
+  [[nodiscard]] const Value* wrote(std::string_view own) const;
 
   using Keys = std::initializer_list<std::string_view>;
   /// The first of several names of a key that the file writes; the first of all where it writes

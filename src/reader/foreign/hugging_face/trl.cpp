@@ -29,14 +29,26 @@ std::optional<HalfType> loaded_type(const ForeignImport& file) {
 
 constexpr std::string_view kCodes = "load_in_4bit";
 
-/// Whether SFTTrainer's own loss is known: of release 1.16 on one GPU or as replicas, beside what
-/// runs of it were recorded with (reader/frameworks/trainer.cpp).
+/// SFTTrainer is known on one GPU, as replicas, in FSDP2, and in DeepSpeed of bf16, with nothing on
+/// the host. The spec says it: write_precision() and write_sharing() stand before.
+bool follows_sharing(const ForeignImport& file) {
+  const auto is = [&file](std::string_view own, std::string_view text) {
+    const Value* const value = file.wrote(own);
+    return value != nullptr && value->text == text;
+  };
+  if (file.wrote("parallelism.offload") != nullptr) return false;
+  if (has_deepspeed(file)) return is("training.precision", "mixed");
+  if (!has_fsdp(file)) return true;
+  return is("parallelism.fsdp.version", "2") && file.wrote("parallelism.fsdp.replicate") == nullptr;
+}
+
+/// Whether SFTTrainer's own loss is known: of release 1.16 beside what runs of it were recorded
+/// with (reader/frameworks/trainer.cpp).
 bool follows_loss(const ForeignImport& file) {
   constexpr std::string_view kOthers[] = {
       "padding_free",          "use_liger",
       "use_liger_kernel",      "torch_compile",
       "activation_offloading", "gradient_checkpointing_kwargs.use_reentrant"};
-  const bool replicated = !has_deepspeed(file) && !has_fsdp(file);
   const bool sdpa = file.text("attn_implementation", "sdpa") == "sdpa";
   const bool fp16 =
       loaded_type(file) == HalfType::fp16 || autocast_of(file, HalfType::bf16) == HalfType::fp16;
@@ -47,7 +59,7 @@ bool follows_loss(const ForeignImport& file) {
   // utils.py, get_quantization_config: codes are multiplied in the type of the weights, which is
   // autocast's where that is bf16.
   const bool wide_codes = file.flag(kCodes) && loaded_type(file) != HalfType::bf16;
-  return replicated && sdpa && !fp16 && !older && !whole && !packs && !wide_codes &&
+  return follows_sharing(file) && sdpa && !fp16 && !older && !whole && !packs && !wide_codes &&
          std::ranges::none_of(kOthers, [&file](std::string_view key) { return file.flag(key); });
 }
 
@@ -60,9 +72,9 @@ void write_job(ForeignImport& file) {
   write_precision(file, loaded_type(file), autocast_of(file, HalfType::bf16));
   write_recompute(file, CheckpointHabit::always);
   write_optimizer(file, "optim", adapts);
+  write_sharing(file, "2");
   const bool follows = follows_loss(file);
   write_loop(file, follows ? "sft" : "trainer");
-  write_sharing(file, "2");
   if (adapts) write_lora(file, kLora);
   if (file.flag(kCodes)) {
     write_codes(file, {kCodes, "bnb_4bit_quant_type", "use_bnb_nested_quant", "false"});

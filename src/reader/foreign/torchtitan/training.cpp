@@ -64,7 +64,7 @@ void write_pipeline(ForeignImport& file) {
   const auto layers = file.count(kLayers);
   if (!layers || *layers < 1 || *layers > kMaxLayers) return;
   // pipeline_parallel.py: ceil((num_layers + 1 + 1) / layers_per_stage) stages over the ranks.
-  const std::int64_t all = file.written_count("model.layers").value_or(0) + 2;
+  const std::int64_t all = as_count(file.wrote("model.layers")).value_or(0) + 2;
   const std::int64_t stages = (all + *layers - 1) / *layers;
   if (stages % degree(file, kPipeline) != 0) {
     return file.mistake(
