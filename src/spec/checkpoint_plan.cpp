@@ -96,7 +96,7 @@ CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t lay
     case CheckpointRule::torch:
       // torch/utils/checkpoint.py, PyTorch 2.11: _StopRecomputationError ends a second forward,
       // which CheckpointFunction.backward runs whole, as a compiled layer is run.
-      plan.holds_answer = is_reentrant(training.recompute);
+      plan.holds_answer = training.loop_reenters || is_reentrant(training.recompute);
       plan.to_end = compiled;
       plan.stops_early = !plan.holds_answer && !compiled;
       break;

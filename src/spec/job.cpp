@@ -100,6 +100,24 @@ void Job::lay_over(const Parallelism& layout) {
   if (training && layout.fsdp && training->recipe_of_fsdp) {
     training->recipe = *training->recipe_of_fsdp;
   }
+  settle_adapter();
+}
+
+// DeepSpeed 0.19, engine.py, _configure_distributed_model: module.bfloat16() casts adapters too,
+// but in a model that deepspeed.zero.Init has cut (is_zero_init_model). There trl 1.16 asks peft to
+// widen none (autocast_adapter_dtype=False).
+bool Job::keeps_widened_adapters() const {
+  return parallelism.cuts_weights_as_made() && !row_of(training->implementation.loop).takes_tiles;
+}
+
+void Job::settle_adapter() {
+  if (!training || !model.adapter || !training->recipe.master || model.adapter->parallel) return;
+  const bool widened = model.adapter->widened && keeps_widened_adapters();
+  model.adapter->dtype = widened ? DType::fp32 : training->recipe.weights;
+  training->recipe.trained = model.adapter->dtype;
+  // sft_trainer.py, dpo_trainer.py: gradient_checkpointing_kwargs["use_reentrant"] = True.
+  const bool cuts = parallelism.zero == ZeroStage::optimizer_gradients_weights && !parallelism.fsdp;
+  training->loop_reenters = cuts && row_of(training->implementation.loop).takes_tiles;
 }
 
 StageSplit Job::stage_split(std::int64_t layers, const Parallelism& layout) const {

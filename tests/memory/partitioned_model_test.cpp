@@ -129,6 +129,45 @@ TEST_CASE("a decoder's layer calls its modules as transformers nests them", "[me
   CHECK(with_weights == 9);
 }
 
+TEST_CASE("peft's layer holds its base layer, a dropout and two matrices", "[memory]") {
+  Job job = partitioned_job();
+  job.model.adapter = Adapter{.rank = 8, .targets = {"o_proj"}};
+  const Graph graph = lowered(job);
+  const auto layer = std::ranges::find_if(graph.blocks, &Block::checkpointable);
+  const auto position = [&](const ModuleCall& call) {
+    return std::pair(layer->ops[call.begin].name, call.end - call.begin);
+  };
+  const std::vector<ModuleCall> calls = module_calls(*layer, {});
+  const auto around =
+      std::ranges::find_if(calls, [](const ModuleCall& call) { return !call.reads.empty(); });
+  REQUIRE(around != calls.end());
+  // It reads the first matrix behind its base layer.
+  CHECK(layer->ops[around->read_before].name.starts_with("o_proj.lora"));
+  CHECK(around->parameters.empty());
+  // The Identity lies between two ops, and stands before the base layer: its backward comes first.
+  CHECK((around + 1)->begin == (around + 1)->end);
+  CHECK(position(*(around + 2)) == std::pair(std::string_view("o_proj"), 1U));
+  CHECK(position(*(around + 3)) == std::pair(std::string_view("o_proj.lora_A"), 1U));
+  CHECK(position(*(around + 4)) == std::pair(std::string_view("o_proj.lora_B"), 1U));
+  CHECK((around + 3)->parameters == around->reads);
+}
+
+TEST_CASE("modules of frozen weights have no backward where no gradient comes to them",
+          "[memory]") {
+  Job job = partitioned_job();
+  job.model.adapter = Adapter{.rank = 8, .targets = {"o_proj"}};
+  const Graph graph = lowered(job);
+  const auto layer = std::ranges::find_if(graph.blocks, &Block::checkpointable);
+  std::size_t with_backward = 0;
+  for (const ModuleCall& call : module_calls(*layer, {})) {
+    const std::string_view name = layer->ops[call.begin].name;
+    if (name == "q_proj" && call.end == call.begin + 1) CHECK_FALSE(call.has_backward);
+    if (name == "up_proj") CHECK(call.ends_backward);
+    with_backward += call.has_backward ? 1 : 0;
+  }
+  CHECK(with_backward > 0);
+}
+
 TEST_CASE("in the first step weights come module by module, and go behind each", "[memory]") {
   Weights weights({.prefetch_bucket = 1000, .max_live = 1000, .max_reuse_distance = 1000});
   weights.run();
@@ -214,6 +253,36 @@ TEST_CASE("a checkpoint's second forward holds weights that were let go until it
   // All of a layer's: the attention's, with keys and values of half the width, the feed-forward's
   // and the norms'.
   CHECK(most_at_once(true) == 2 * 256 * (3 * 256 + 3 * 704 + 2));
+}
+
+TEST_CASE("frozen weights of a second forward are its module's whose backward had begun",
+          "[memory]") {
+  // The second module runs again in the backward of the first, and needs its weight behind that.
+  const auto made = [](bool trained) {
+    Timeline timeline;
+    Recorder recorder(timeline);
+    std::vector<WeightCoordinator::Weight> weights(2);
+    for (WeightCoordinator::Weight& weight : weights) {
+      weight.elements = 8;
+      weight.trained = trained;
+    }
+    WeightCoordinator coordinator({.max_live = 1000, .max_reuse_distance = 1000, .ranks = 4},
+                                  weights, {{0}, {1}}, recorder);
+    std::size_t behind = 0;
+    for (int i = 0; i < 2; ++i) {
+      coordinator.begin_run();
+      coordinator.before_backward(0);
+      coordinator.before_forward(1);
+      coordinator.after_forward(1);
+      coordinator.after_backward(0);
+      behind = timeline.storages.size();
+      coordinator.before_backward(1);
+      coordinator.after_backward(1);
+    }
+    return timeline.storages.size() - behind;
+  };
+  CHECK(made(true) == 0);   // it is needed soon, and stays
+  CHECK(made(false) == 1);  // it has gone, and comes again
 }
 
 TEST_CASE("nothing is gathered ahead beyond max_live_parameters", "[memory]") {

@@ -17,6 +17,7 @@
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_job.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/time/flops.hpp"
 #include "memest/time/work.hpp"
 #include "plan/layouts/refusal.hpp"
@@ -232,8 +233,37 @@ TEST_CASE("DeepSpeed has adapters in the weights' type, in a flat tensor of thei
   }
   // Of two layers pairs of rank 8 beside 256 by 256 and 704 by 256.
   CHECK(flat == std::vector<std::int64_t>{2 * 2 * 8 * (256 + 256 + 704 + 256)});
-  CHECK(refusal_of(on_four(sft(keys + kAdapter), "data: 4, zero: 3")) ==
-        "adapters in DeepSpeed's ZeRO 3 are not available yet");
+}
+
+TEST_CASE("in DeepSpeed's ZeRO 3 adapters stay as peft has widened them, but under TRL") {
+  const std::string keys = "micro_batch: 1, seq_len: 64, precision: mixed" + std::string(kAdapter);
+  const auto job_of = [&](const std::string& loop, const std::string& layout) {
+    const std::string implementation = ", implementation: {name: transformers, loop: " + loop + "}";
+    return test::job_from(on_four(llama(keys + implementation), layout));
+  };
+  constexpr const char* kCut = "data: 4, zero: 3";
+  constexpr const char* kWhole = "data: 4, zero: 3, deepspeed: {zero_init: false}";
+  CHECK(job_of("trainer", kCut).model.adapter->dtype == DType::fp32);
+  // The engine casts a model that it cuts itself.
+  CHECK(job_of("trainer", kWhole).model.adapter->dtype == DType::bf16);
+  CHECK(job_of("sft", kCut).model.adapter->dtype == DType::bf16);
+  // As a plan lays the job over other stages.
+  Job job = job_of("trainer", "data: 4, zero: 2");
+  CHECK(job.model.adapter->dtype == DType::bf16);
+  job.lay_over(job_of("trainer", kCut).parallelism);
+  CHECK(job.model.adapter->dtype == DType::fp32);
+  CHECK(job.training->recipe.trained == DType::fp32);
+}
+
+TEST_CASE("beside adapters in DeepSpeed's ZeRO 3 TRL's checkpoints are reentrant") {
+  const std::string keys = "micro_batch: 1, seq_len: 64, precision: mixed, recompute: full";
+  const auto plan_of = [&](const std::string& adapter, const std::string& layout) {
+    const Job job = test::job_from(on_four(sft(keys + adapter), layout));
+    return checkpoint_plan_of(*job.training, 2);
+  };
+  CHECK(plan_of(kAdapter, "data: 4, zero: 3").holds_answer);
+  CHECK_FALSE(plan_of(kAdapter, "data: 4, zero: 2").holds_answer);
+  CHECK_FALSE(plan_of("", "data: 4, zero: 3").holds_answer);
 }
 
 TEST_CASE("beside adapters FSDP2's head is gathered by the loss, in the type in which it lies") {
@@ -394,7 +424,26 @@ TEST_CASE("what several GPUs were not recorded with around DPOTrainer is refused
     CHECK(over("data: 4, zero: 3, fsdp: {version: 2, replicate: 2}", keys) == refused);
     CHECK(over("data: 4, zero: 3, fsdp: {version: 1}", keys) == refused);
   }
-  CHECK(over("data: 4, zero: 2", ", precision: mixed") == refused);
+  CHECK(over("data: 4, zero: 3", ", precision: mixed") == refused);
+}
+
+TEST_CASE("in DeepSpeed a reference lies whole beside the partitions, or is the model itself") {
+  const auto weights = [](const std::string& adapter, const std::string& loop) {
+    const std::string keys = "seq_len: 64, steps: 1, precision: mixed" + adapter;
+    const Job job =
+        test::job_from(on_four(loop == "dpo" ? dpo(keys) : sft(keys), "data: 4, zero: 2"));
+    const auto timeline = write_timeline(test::steps_of(job).graph, job);
+    std::int64_t bytes = 0;
+    for (const Storage& storage : std::get<Timeline>(timeline).storages) {
+      if (storage.label.holding == Holding::weights) bytes += storage.bytes;
+    }
+    return bytes;
+  };
+  // The table, the head, two layers of four products and three, and five norms.
+  const std::int64_t all = 2 * 40000 * 256 + 2 * (3 * 256 * 256 + 3 * 256 * 704) + 5 * 256;
+  // And two buffers of 32 frequencies.
+  CHECK(weights("", "dpo") - weights("", "sft") == 2 * all + 2 * 4 * 32);
+  CHECK(weights(kAdapter, "dpo") == weights(kAdapter, "sft"));
 }
 
 TEST_CASE("FSDP2 makes one unit of a reference, in the type in which it was loaded") {

@@ -32,6 +32,7 @@ struct Adapter {
   std::vector<std::string> whole_modules = {};  ///< trained in full, as copies beside the originals
   double dropout = 0;                           ///< on the adapter's input
   DType dtype = DType::fp32;                    ///< of what the adapter adds
+  bool widened = false;                         ///< peft has widened it from 16 bits
   bool recast = false;    ///< the loop casts to `dtype` what peft has widened to fp32
   bool parallel = false;  ///< Megatron-Bridge's, whose targets are layers of Megatron's model
   std::int64_t virtual_tokens = 0;       ///< of a prompt

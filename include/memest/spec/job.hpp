@@ -101,8 +101,13 @@ struct Job {
   /// one under torchtitan, whose stages are given as much of both; under Megatron-core none, unless
   /// the layout says so.
   [[nodiscard]] std::int64_t end_layers() const;
-  /// Lays the training over other ranks: sets their number, and the recipe where FSDP has its own.
+  /// Lays the training over other ranks: sets their number, the recipe where FSDP has its own, and
+  /// what DeepSpeed's stages do with an adapter.
   void lay_over(const Parallelism& layout);
+  /// The type in which DeepSpeed trains the adapter, and how its layers are recomputed.
+  void settle_adapter();
+  /// Whether DeepSpeed leaves adapters in the type to which peft has widened them.
+  [[nodiscard]] bool keeps_widened_adapters() const;
   /// How so many layers are cut into the pipeline's stages, or into another layout's.
   [[nodiscard]] StageSplit stage_split(std::int64_t layers) const {
     return stage_split(layers, parallelism);

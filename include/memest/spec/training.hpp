@@ -101,6 +101,7 @@ struct TrainingSpec : ForwardSpec {
   Optimizer optimizer;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::foreach_;
   Recompute recompute = NoRecompute{};
+  bool loop_reenters = false;                  ///< the loop makes its checkpoints reentrant ones
   std::optional<Bytes> recompute_budget = {};  ///< for which `recompute` was chosen
   std::optional<SaveOnCpu> offload_activations = {};
   /// Layers, from the first on, whose saved tensors wait there: Transformer Engine's

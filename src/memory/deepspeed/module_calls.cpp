@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +17,9 @@ constexpr std::array kOutsideBranches{
     std::string_view("feed_forward_norm"),    std::string_view("feed_forward_output_norm"),
     std::string_view("input_norm"),           std::string_view("attention_residual"),
     std::string_view("feed_forward_residual")};
+
+constexpr std::string_view kAdapter = ".lora";
+constexpr std::string_view kFirstMatrix = ".lora_A";
 
 class ModuleFinder {
  public:
@@ -33,8 +36,10 @@ class ModuleFinder {
                      [](const ModuleCall& left, const ModuleCall& right) {
                        return std::pair(left.begin, right.end) < std::pair(right.begin, left.end);
                      });
+    add_adapters();
     if (position_.first) add_model();
     if (position_.behind) end_model();
+    for (ModuleCall& call : found_) find_gradients(call);
     return std::move(found_);
   }
 
@@ -42,22 +47,28 @@ class ModuleFinder {
   [[nodiscard]] OpIndex size() const { return static_cast<OpIndex>(block_.ops.size()); }
   void add(ModuleCall call) { found_.push_back(std::move(call)); }
 
-  /// The model, and the one around it that has the head.
+  /// The model, and those around it, the innermost of which has the head.
   void add_model() {
-    ModuleCall around{0, size(), {}, true, false};
-    found_.insert(found_.begin(), around);
-    around.outermost = true;
-    found_.insert(found_.begin(), around);
+    for (std::uint32_t i = position_.with_head + 2; i > 0; --i) {
+      found_.insert(found_.begin(), {0, size(), {}, true, false, i - 1});
+    }
   }
 
-  /// The loss is computed within the outer one, unless the program takes it behind the model's
+  /// The loss is computed within the outer ones, unless the program takes it behind the model's
   /// answer; the inner one ends with the last norm.
   void end_model() {
-    const bool is_loss = found_.empty();
-    const OpIndex end = is_loss ? end_of_answer() : found_.front().end;
-    ModuleCall around{0, end, {}, false, true, is_loss};
-    for (OpIndex i = 0; position_.reads_weights && i < end; ++i) add_parameters(around, i);
-    found_.insert(found_.begin(), std::move(around));
+    if (!found_.empty()) {
+      found_.insert(found_.begin(),
+                    {0, found_.front().end, {}, false, true, position_.with_head + 1});
+      return;
+    }
+    ModuleCall around{0, end_of_answer(), {}, false, true, position_.with_head};
+    for (OpIndex i = 0; position_.reads_weights && i < around.end; ++i) {
+      for (const TensorId parameter : parameters_of(i)) add_to(around.reads, parameter);
+    }
+    found_.push_back(around);
+    around.reads.clear();
+    for (; around.around > 0; found_.insert(found_.begin(), around)) --around.around;
   }
 
   [[nodiscard]] OpIndex end_of_answer() const {
@@ -96,7 +107,8 @@ class ModuleFinder {
     return own.kind == OpKind::activation || drops || own.name == "rotary_table";
   }
 
-  /// A product's module is the product; what else lies in a module's forward shares its name.
+  /// A product's module is the product, a dropout's the dropout; what else lies in a module's
+  /// forward shares its name.
   void add_modules() {
     for (OpIndex i = 0; i < size();) {
       OpIndex end = i + 1;
@@ -112,19 +124,86 @@ class ModuleFinder {
       const std::vector<TensorId> parameters = parameters_of(i);
       if (parameters.empty() && !is_module_alone(i)) continue;
       const OpKind kind = block_.ops[i].kind;
-      const bool product = kind == OpKind::linear || kind == OpKind::embedding;
-      if (product && call.parameters.empty()) call.begin = i;
+      const bool is_whole =
+          kind == OpKind::linear || kind == OpKind::embedding || kind == OpKind::dropout;
+      if (is_whole && call.parameters.empty()) call.begin = i;
       call.end = i + 1;
-      add_parameters(call, i);
+      for (const TensorId parameter : parameters_of(i)) add_to(call.parameters, parameter);
     }
     if (call.end > call.begin) add(std::move(call));
   }
 
-  void add_parameters(ModuleCall& call, OpIndex op) const {
-    std::vector<TensorId>& own = call.parameters;
-    for (const TensorId parameter : parameters_of(op)) {
-      if (std::find(own.begin(), own.end(), parameter) == own.end()) own.push_back(parameter);
+  static void add_to(std::vector<TensorId>& parameters, TensorId parameter) {
+    if (std::ranges::find(parameters, parameter) == parameters.end()) {
+      parameters.push_back(parameter);
     }
+  }
+
+  void add_adapters() {
+    for (OpIndex i = 0; i < size(); ++i) {
+      if (block_.ops[i].name.ends_with(kFirstMatrix) && !parameters_of(i).empty()) add_adapter(i);
+    }
+  }
+
+  /// lora.Linear.forward, whose first matrix the op `first` multiplies by. An Identity lies between
+  /// two ops, behind the base layer's, and stands before that one among the calls: their forwards
+  /// are told apart by where they begin, and its backward comes first.
+  void add_adapter(OpIndex first) {
+    const std::string_view name = block_.ops[first].name;
+    const std::string_view layer = name.substr(0, name.size() - kFirstMatrix.size());
+    const std::string_view adapter = name.substr(0, layer.size() + kAdapter.size());
+    const auto named = [&](OpIndex op) { return block_.ops[op].name; };
+    OpIndex behind_base = first;
+    while (behind_base > 0 && named(behind_base - 1) == adapter) --behind_base;
+    ModuleCall around{behind_base, first};
+    while (around.begin > 0 && named(around.begin - 1) == layer) --around.begin;
+    while (around.begin > 0 && named(around.begin - 1) == adapter) --around.begin;
+    while (around.end < size() && named(around.end).starts_with(adapter)) ++around.end;
+    around.reads = parameters_of(first);
+    around.read_before = behind_base;
+    auto at = std::ranges::find_if(found_, [&](const ModuleCall& call) {
+      return call.begin >= around.begin && call.end <= around.end;
+    });
+    const bool drops =
+        std::ranges::any_of(std::span(block_.ops).subspan(behind_base, first - behind_base),
+                            [](const Op& op) { return op.kind == OpKind::dropout; });
+    if (!drops) at = found_.insert(at, {first, first});
+    found_.insert(at, std::move(around));
+  }
+
+  [[nodiscard]] bool is_parameter(TensorId tensor) const {
+    return block_.tensors[block_.tensors[tensor].storage].role == Role::parameter;
+  }
+
+  /// Whether the op hands a gradient on to `tensor`.
+  [[nodiscard]] static bool gives_gradient(const Op& op, TensorId tensor) {
+    return std::ranges::find(op.gradients, tensor, &InputGradient::input) != op.gradients.end();
+  }
+
+  /// Whether a gradient comes to what the op is given, weights aside.
+  [[nodiscard]] bool reaches_input(OpIndex op) const {
+    return std::ranges::any_of(block_.ops[op].gradients, [this](const InputGradient& gradient) {
+      return !is_parameter(gradient.input);
+    });
+  }
+
+  /// Whether one comes to what it answers. Embeddings may be told to want one
+  /// (enable_input_require_grads), though nothing before them does.
+  [[nodiscard]] bool reaches_output(OpIndex op) const {
+    if (!block_.ops[op].gradients.empty()) return true;
+    const TensorId answer = block_.ops[op].outputs.front();
+    if (answer == block_.output) return position_.answer_wants_gradient;
+    const auto later = std::span(block_.ops).subspan(op + 1U);
+    return std::ranges::any_of(later, [&](const Op& one) { return gives_gradient(one, answer); });
+  }
+
+  /// The model answers a loss that wants one.
+  void find_gradients(ModuleCall& call) const {
+    const bool is_whole = call.begins && call.ends;
+    call.ends_backward = is_whole && reaches_input(call.begin);
+    if (!is_whole) return;
+    const bool empty = call.begin == call.end;
+    call.has_backward = empty ? call.ends_backward : reaches_output(call.end - 1);
   }
 
   const Block& block_;

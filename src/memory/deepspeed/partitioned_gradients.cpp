@@ -56,6 +56,18 @@ void PartitionedGradients::take(std::size_t parameter, HeldStorage gradient) {
   filled_elements_ = checked_add(filled_elements_, elements);
 }
 
+/// __avg_scatter_grads: of what waits by itself, as wide as it came, a copy in the bucket's type.
+HeldList PartitionedGradients::narrow() {
+  HeldList narrowed;
+  if (settings_.given == settings_.arriving) return narrowed;
+  for (const Filled& one : filled_) {
+    if (!one.gradient.is_of_storage()) continue;
+    narrowed.push_back(
+        make(Holding::temporaries, elements_[one.parameter], settings_.arriving, stream()));
+  }
+  return narrowed;
+}
+
 /// reduce_scatter_coalesced: a single gradient that divides into the ranks' pieces is reduced where
 /// it lies.
 HeldStorage PartitionedGradients::put_together() {
@@ -72,7 +84,9 @@ void PartitionedGradients::reduce() {
   std::sort(filled_.begin(), filled_.end(), [](const Filled& left, const Filled& right) {
     return left.parameter < right.parameter;
   });
+  HeldList narrowed = narrow();
   HeldStorage flat = put_together();
+  if (flat.is_of_storage()) narrowed.drop();
   HeldList widened;
   if (settings_.summed != settings_.arriving) {
     for (const Filled& one : filled_) {
@@ -84,6 +98,7 @@ void PartitionedGradients::reduce() {
   hand_on();
   widened.drop();
   flat.drop();
+  narrowed.drop();
   filled_.clear();
   filled_elements_ = 0;
 }

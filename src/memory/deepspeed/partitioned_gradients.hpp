@@ -22,7 +22,8 @@ class PartitionedGradients {
     DeepSpeedZero rules;
     std::int64_t ranks = 1;
     std::int64_t rank = 0;
-    DType arriving = DType::bf16;
+    DType given = DType::bf16;     ///< as autograd answers them
+    DType arriving = DType::bf16;  ///< of the bucket
     DType summed = DType::bf16;
     bool to_host = false;
     std::int64_t micro_steps = 1;
@@ -48,6 +49,7 @@ class PartitionedGradients {
   void send(const Filled& one, HeldStorage& own);
   [[nodiscard]] std::int64_t piece(std::size_t parameter) const;
   [[nodiscard]] std::int64_t own_elements(std::size_t parameter) const;
+  [[nodiscard]] HeldList narrow();
   [[nodiscard]] HeldStorage put_together();
   [[nodiscard]] Stream stream() const;
   [[nodiscard]] HeldStorage make(Holding holding, std::int64_t elements, DType type, Stream stream);

@@ -1,8 +1,8 @@
 #include "memory/deepspeed/partitioned_model.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "memest/spec/framework.hpp"
@@ -18,16 +18,38 @@
 namespace memest {
 namespace {
 
-/// The modules that all blocks run: the outermost, and the one in it.
-constexpr std::array<WeightCoordinator::Module, 2> kAround = {0, 1};
+/// Whether the block gives a gradient to its input.
+bool wants_gradient(const Block& block) {
+  return std::ranges::any_of(block.ops, [&](const Op& op) {
+    return std::ranges::any_of(op.gradients, [&](const InputGradient& gradient) {
+      return block.tensors[gradient.input].storage == block.input;
+    });
+  });
+}
 
 BlockPosition position_of(const PartitionedModel::Parts& parts, std::size_t instance) {
   const auto& instances = parts.order.instances();
-  const bool is_layer = parts.graph.blocks[instances[instance].block].checkpointable;
+  const auto block_of = [&](std::size_t i) -> const Block& {
+    return parts.graph.blocks[instances[i].block];
+  };
+  const bool is_layer = block_of(instance).checkpointable;
   const bool reads = row_of(parts.job.training->implementation.loop).takes_tiles;
+  const bool is_last = instance + 1 == instances.size();
   return {.first = instance == 0,
           .behind = instance > 0 && !is_layer,
-          .reads_weights = reads && instance + 1 == instances.size()};
+          .reads_weights = reads && is_last,
+          .with_head = parts.job.model.adapter ? 2U : 0U,
+          .answer_wants_gradient = is_last || wants_gradient(block_of(instance + 1))};
+}
+
+/// Lists those of Timeline::parameters that want a gradient.
+std::vector<std::uint32_t> trained_of(const Graph& graph, const Timeline& timeline) {
+  std::vector<std::uint32_t> trained;
+  for (std::uint32_t i = 0; i < timeline.parameters.size(); ++i) {
+    const ParameterTensor& row = graph.parameters.parameters[timeline.parameters[i].row];
+    if (row.trainable) trained.push_back(i);
+  }
+  return trained;
 }
 
 }  // namespace
@@ -39,28 +61,18 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
       graph_(parts.graph),
       order_(parts.order),
       weights_(parts.job.training->recipe.weights),
+      trained_type_(parts.job.training->recipe.trained.value_or(weights_)),
       gradients_(parts.job.training->recipe.gradients),
       sharding_(std::get<DeepSpeedZero>(sharding_of(parts.job))),
-      places_(parameter_places(parts.graph, parts.order, recorder.timeline())) {
-  std::vector<WeightCoordinator::Weight> weights;
-  for (const TensorPlace& place : recorder.timeline().parameters) {
-    weights.push_back({place.elements, 0});
-  }
-  for (std::size_t use = 0; use < places_.size(); ++use) {
-    weights[places_[use]].instance = order_.parameters()[use].instance;
-  }
+      places_(parameter_places(parts.graph, parts.order, recorder.timeline())),
+      trained_(trained_of(parts.graph, recorder.timeline())) {
   std::vector<std::vector<std::uint32_t>> modules;
   for (std::uint32_t i = 0; i < order_.instances().size(); ++i) {
     const Block& block = parts.graph.blocks[order_.instances()[i].block];
     first_module_.push_back(static_cast<WeightCoordinator::Module>(modules.size()));
     calls_.push_back(module_calls(block, position_of(parts, i)));
     for (const ModuleCall& call : calls_.back()) {
-      std::vector<std::uint32_t>& own = call.begins ? modules.emplace_back() : read_;
-      if (!call.begins) modules.emplace_back();
-      for (const TensorId tensor : call.parameters) {
-        own.push_back(places_[order_.cell(i, tensor)]);
-      }
-      std::sort(own.begin(), own.end());
+      modules.push_back(weights_of(i, call.parameters));
     }
   }
   const std::int64_t ranks = job_.parallelism.data;
@@ -71,21 +83,68 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
           .max_reuse_distance = sharding_.settings.max_reuse_distance,
           .persistence_threshold = sharding_.settings.persistence_threshold,
           .ranks = ranks,
-          .element_bytes = size_of(weights_),
           .pieces_on_host = job_.parallelism.offload.parameters,
           .stream = sharding_.overlaps() ? Stream::all_gather : Stream::compute},
-      std::move(weights), std::move(modules), recorder_);
+      weights(), std::move(modules), recorder_);
   arrived_.emplace(
       PartitionedGradients::Settings{
           .rules = sharding_,
           .ranks = ranks,
           .rank = parts.data_rank,
+          .given = trained_type_,
           .arriving = weights_,
           .summed = gradients_,
           .to_host = offloads(),
           .micro_steps = std::min(job_.training->gradient_accumulation, kMostMicroSteps)},
-      elements_of_parameters(recorder_.timeline()), recorder_);
+      elements_of_trained(), recorder_);
   find_sub_groups(parts.graph.parameters);
+}
+
+std::vector<WeightCoordinator::Weight> PartitionedModel::weights() const {
+  std::vector<WeightCoordinator::Weight> weights;
+  for (const TensorPlace& place : recorder_.timeline().parameters) {
+    weights.push_back(
+        {.elements = place.elements, .trained = false, .element_bytes = size_of(weights_)});
+  }
+  std::uint32_t number = 0;
+  for (const std::uint32_t cut : in_order_of_cutting()) weights[cut].number = number++;
+  for (const std::uint32_t trained : trained_) {
+    weights[trained].trained = true;
+    weights[trained].element_bytes = size_of(trained_type_);
+  }
+  for (std::size_t use = 0; use < places_.size(); ++use) {
+    weights[places_[use]].instance = order_.parameters()[use].instance;
+  }
+  return weights;
+}
+
+std::vector<std::uint32_t> PartitionedModel::weights_of(
+    std::uint32_t instance, const std::vector<TensorId>& parameters) const {
+  std::vector<std::uint32_t> weights;
+  for (const TensorId tensor : parameters) {
+    weights.push_back(places_[order_.cell(instance, tensor)]);
+  }
+  std::sort(weights.begin(), weights.end());
+  return weights;
+}
+
+/// deepspeed.zero.Init cuts each weight as it is made; what it has not made, as adapters, the
+/// engine cuts behind all others.
+std::vector<std::uint32_t> PartitionedModel::in_order_of_cutting() const {
+  std::vector<std::uint32_t> order(recorder_.timeline().parameters.size());
+  std::iota(order.begin(), order.end(), 0U);
+  if (!job_.model.adapter || !sharding_.settings.zero_init) return order;
+  std::ranges::stable_partition(
+      order, [&](std::uint32_t i) { return !std::ranges::binary_search(trained_, i); });
+  return order;
+}
+
+std::vector<std::int64_t> PartitionedModel::elements_of_trained() const {
+  std::vector<std::int64_t> elements;
+  for (const std::uint32_t trained : trained_) {
+    elements.push_back(recorder_.timeline().parameters[trained].elements);
+  }
+  return elements;
 }
 
 /// _create_fp16_sub_groups, of each of the optimizer's parameter groups.
@@ -122,38 +181,52 @@ void PartitionedModel::construct(ModelPlacement& placement, Timeline& timeline) 
   make_copies();
   arrived_->construct();
   // create_reduce_and_remove_grad_hooks.
-  for (std::uint32_t i = 0; i < timeline.parameters.size(); ++i) coordinator_->gather_once(i);
+  for (const std::uint32_t trained : trained_) coordinator_->gather_once(trained);
 }
 
-/// _convert_to_zero_parameters, then defragment(): the pieces go to the host, the cache is emptied.
-/// Pieces that stay on the host never come to the device.
+/// _convert_to_zero_parameters, then defragment(): the pieces of what is trained go to the host,
+/// the cache is emptied. Pieces that stay on the host never come to the device.
 void PartitionedModel::cut_weights(ModelPlacement& placement, Timeline& timeline) {
   const bool on_host = job_.parallelism.offload.parameters;
-  const std::vector<StorageId> placed = placed_weights(timeline);
+  const bool made_cut = sharding_.settings.zero_init;
+  const bool adapted = job_.model.adapter && made_cut;
+  std::vector<StorageId> placed = placed_weights(timeline);
   HeldVector pieces;
   std::int64_t all = 0;
-  for (std::uint32_t i = 0; i < timeline.parameters.size(); ++i) {
-    const HeldStorage weight =
-        recorder_.adopt(sharding_.settings.zero_init ? placement.place(i) : placed[i]);
-    const std::int64_t piece = coordinator_->piece(i);
-    all = checked_add(all, piece);
+  for (const std::uint32_t i : in_order_of_cutting()) {
+    const bool is_trained = std::ranges::binary_search(trained_, i);
+    if (adapted && i == trained_.front()) {
+      placement.place_adapters(*job_.model.adapter);
+      placed = placed_weights(timeline);
+    }
+    const bool now = made_cut && !(adapted && is_trained);
+    const HeldStorage weight = recorder_.adopt(now ? placement.place(i) : placed[i]);
     if (on_host) continue;
-    pieces.push_back(make(LoopTensor::parameter_shard, Holding::weights, piece, weights_));
+    const std::int64_t elements = coordinator_->piece(i);
+    HeldStorage piece = make(LoopTensor::parameter_shard, Holding::weights, elements,
+                             is_trained ? trained_type_ : weights_);
+    if (!is_trained) {
+      piece.give_up();
+      continue;
+    }
+    all = checked_add(all, elements);
+    pieces.push_back(std::move(piece));
   }
   if (on_host) return;
   pieces.drop();
   timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
-  make(LoopTensor::parameter_buffer, Holding::weights, all, weights_).give_up();
+  make(LoopTensor::parameter_buffer, Holding::weights, all, trained_type_).give_up();
 }
 
-/// _create_fp32_partitions and initialize_optimizer_states.
+/// _create_fp32_partitions, which clones what is as wide as it is, and initialize_optimizer_states.
 void PartitionedModel::make_copies() {
   if (offloads()) return;
   std::int64_t largest = 0;
   for (SubGroup& group : groups_) {
     largest = std::max(largest, group.elements);
-    const HeldStorage converted =
-        make(LoopTensor::parameter_shard, Holding::temporaries, group.elements, DType::fp32);
+    const std::int64_t converted = trained_type_ == DType::fp32 ? 0 : group.elements;
+    const HeldStorage copy =
+        make(LoopTensor::parameter_shard, Holding::temporaries, converted, DType::fp32);
     group.optimizer->construct();
   }
   make(LoopTensor::gradient_in_master_type, Holding::temporaries, largest, DType::fp32).drop();
@@ -165,7 +238,7 @@ const std::vector<ModuleCall>& PartitionedModel::calls(const OpSite& site) const
 
 WeightCoordinator::Module PartitionedModel::module(const OpSite& site, std::size_t call) const {
   const ModuleCall& called = calls(site)[call];
-  if (!called.begins) return kAround[called.outermost ? 0 : 1];
+  if (!called.begins) return called.around;
   return first_module_[site.instance] + static_cast<WeightCoordinator::Module>(call);
 }
 
@@ -174,13 +247,12 @@ void PartitionedModel::before_forward(std::uint32_t instance) {
 }
 
 void PartitionedModel::before_op(const OpSite& site) {
-  if (site.op == 0 && site.instance + 1 == order_.instances().size()) {
-    coordinator_->read(kAround[0], read_);
-  }
   const std::vector<ModuleCall>& modules = calls(site);
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    if (modules[i].begins && modules[i].begin == site.op)
-      coordinator_->before_forward(module(site, i));
+    const ModuleCall& called = modules[i];
+    if (called.begins && called.begin == site.op) coordinator_->before_forward(module(site, i));
+    if (called.reads.empty() || called.read_before != site.op) continue;
+    coordinator_->read(module(site, i), weights_of(site.instance, called.reads));
   }
 }
 
@@ -195,26 +267,29 @@ void PartitionedModel::after_op(const OpSite& site) {
 void PartitionedModel::before_node(const OpSite& site) {
   const std::vector<ModuleCall>& modules = calls(site);
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    if (modules[i].ends && modules[i].end == site.op + 1)
+    const ModuleCall& called = modules[i];
+    if (called.ends && called.has_backward && called.end == site.op + 1) {
       coordinator_->before_backward(module(site, i));
+    }
   }
 }
 
-/// A module whose input wants no gradient has no end of its backward: the one that looks up tokens.
 void PartitionedModel::after_node(const OpSite& site) {
   const std::vector<ModuleCall>& modules = calls(site);
   for (std::size_t i = modules.size(); i > 0; --i) {
-    const ModuleCall& call = modules[i - 1];
-    if (call.begins && call.ends && call.begin == site.op && site.instance > 0)
+    const ModuleCall& called = modules[i - 1];
+    if (called.ends_backward && called.begin == site.op) {
       coordinator_->after_backward(module(site, i - 1));
+    }
   }
 }
 
+/// A weight that wants no gradient is saved as itself (x.detach() if x.requires_grad else x).
 void PartitionedModel::save_again(const OpSite& site) {
   const Block& block = graph_.blocks[order_.instances()[site.instance].block];
   for (const TensorId saved : block.ops[site.op].saved) {
     const TensorId storage = block.tensors[saved].storage;
-    if (block.tensors[storage].role != Role::parameter) continue;
+    if (block.tensors[storage].role != Role::parameter || block.tensors[storage].frozen) continue;
     const std::uint32_t weight = places_[order_.cell(site.instance, storage)];
     saved_again_.emplace_back(site, coordinator_->share(weight));
   }
@@ -225,7 +300,8 @@ void PartitionedModel::drop_saved_again(const OpSite& site) {
 }
 
 bool PartitionedModel::take_gradient(std::uint32_t use, StorageId gradient) {
-  arrived_->take(places_[use], recorder_.adopt(gradient));
+  const auto trained = std::ranges::lower_bound(trained_, places_[use]);
+  arrived_->take(static_cast<std::size_t>(trained - trained_.begin()), recorder_.adopt(gradient));
   return true;
 }
 
@@ -246,8 +322,8 @@ HeldStorage PartitionedModel::prepare(const SubGroup& group, OptimizerRun& optim
 void PartitionedModel::hand_over(OptimizerRun& last) {
   coordinator_->release_all();
   if (offloads()) return;
-  for (std::uint32_t i = 0; i < recorder_.timeline().parameters.size(); ++i) {
-    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, coordinator_->piece(i),
+  for (const std::uint32_t trained : trained_) {
+    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, coordinator_->piece(trained),
          kDeepSpeedNormType)
         .drop();
   }
@@ -263,69 +339,6 @@ void PartitionedModel::hand_over(OptimizerRun& last) {
 void PartitionedModel::drop_gradients() {
   wide_.drop();
   coordinator_->gather_persistent();
-}
-
-std::optional<Unavailable> partitioned_model_refusal(const Job& job) {
-  const HostOffload& offload = job.parallelism.offload;
-  if (offload.optimizer_on_nvme || offload.parameters_on_nvme) {
-    return Unavailable{
-        "the timeline of DeepSpeed's ZeRO 3 with a part on NVMe is not available yet"};
-  }
-  return std::nullopt;
-}
-
-namespace {
-
-std::optional<Unavailable> adapted_refusal(const Job& job) {
-  if (!job.model.adapter) return std::nullopt;
-  if (std::get<DeepSpeedZero>(sharding_of(job)).shards_weights()) {
-    return Unavailable{"adapters in DeepSpeed's ZeRO 3 are not available yet"};
-  }
-  if (job.parallelism.offload.any()) {
-    return Unavailable{"adapters in DeepSpeed with a part on the host are not available yet"};
-  }
-  if (size_of(job.training->recipe.gradients) > size_of(job.training->recipe.weights)) {
-    return Unavailable{
-        "adapters in DeepSpeed with gradients summed in a wider type are not available yet"};
-  }
-  if (!job.model.adapter->whole_modules.empty()) {
-    return Unavailable{
-        "modules trained in full beside adapters in DeepSpeed are not available yet"};
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<Unavailable> deepspeed_refusal(const Job& job) {
-  if (is_megatron_deepspeed(job)) return std::nullopt;
-  if (std::get<DeepSpeedZero>(sharding_of(job)).shards_weights()) {
-    if (auto refused = partitioned_model_refusal(job)) return refused;
-  }
-  if (!job.training->recipe.master || job.training->recipe.autocast) {
-    return Unavailable{
-        "the timeline of DeepSpeed over other weights than 16-bit ones is not available yet"};
-  }
-  if (auto refused = adapted_refusal(job)) return refused;
-  if (sums_whole_gradients(job)) {
-    return Unavailable{
-        "the timeline of DeepSpeed's ZeRO 1 with gradients summed in fp32, which is an optimizer "
-        "of its own, is not available yet"};
-  }
-  const LoopRow& loop = row_of(job.training->implementation.loop);
-  if (loop.trains && !loop.accelerate) {
-    return Unavailable{
-        "the timeline of DeepSpeed in another loop than a plain one or the Trainer's is not "
-        "available yet"};
-  }
-  const Recipe& recipe = job.training->recipe;
-  const bool wider = size_of(recipe.gradients) > size_of(recipe.weights);
-  if (loop.accelerate && (wider || job.parallelism.offload.any())) {
-    return Unavailable{
-        "the timeline of DeepSpeed in the Trainer with a part on the host or gradients summed in "
-        "a wider type is not available yet"};
-  }
-  return std::nullopt;
 }
 
 }  // namespace memest

@@ -78,6 +78,11 @@ class PartitionedModel final : public BlockHooks {
   };
 
   [[nodiscard]] bool offloads() const;
+  [[nodiscard]] std::vector<WeightCoordinator::Weight> weights() const;
+  [[nodiscard]] std::vector<std::uint32_t> weights_of(
+      std::uint32_t instance, const std::vector<TensorId>& parameters) const;
+  [[nodiscard]] std::vector<std::uint32_t> in_order_of_cutting() const;
+  [[nodiscard]] std::vector<std::int64_t> elements_of_trained() const;
   void find_sub_groups(const Inventory& inventory);
   void cut_weights(ModelPlacement& placement, Timeline& timeline);
   void make_copies();
@@ -93,12 +98,13 @@ class PartitionedModel final : public BlockHooks {
   const Graph& graph_;
   const ForwardOrder& order_;
   DType weights_;
+  DType trained_type_;
   DType gradients_;
   DeepSpeedZero sharding_;
   std::vector<std::uint32_t> places_;           // of uses
   std::vector<std::vector<ModuleCall>> calls_;  // by instance
   std::vector<WeightCoordinator::Module> first_module_;
-  std::vector<std::uint32_t> read_;  // outside of their modules, in the last block
+  std::vector<std::uint32_t> trained_;  // of Timeline::parameters, those with gradients
   std::optional<WeightCoordinator> coordinator_;
   std::optional<PartitionedGradients> arrived_;
   std::vector<SubGroup> groups_;

@@ -38,7 +38,7 @@ HeldStorage WeightCoordinator::make(std::uint32_t weight, UnitTensor tensor, std
   label.origin = Origin::unit;
   label.place = weights_[weight].instance;
   label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.make(checked_multiply(elements, settings_.element_bytes), label, stream);
+  return recorder_.make(checked_multiply(elements, weights_[weight].element_bytes), label, stream);
 }
 
 /// reset_step begins the list anew, of the calls that the first run has written down, and counts
@@ -60,17 +60,33 @@ void WeightCoordinator::begin_run() {
   available_ = 0;
 }
 
-void WeightCoordinator::before_backward(Module module) {
-  if (std::find(in_backward_.begin(), in_backward_.end(), module) == in_backward_.end()) {
-    in_backward_.push_back(module);
+/// fetch_sub_module, in_checkpoint_recompute, and update_recompute_parameters.
+void WeightCoordinator::before_forward(Module module) {
+  fetch(module);
+  if (in_backward_.empty()) return;
+  InBackward& last = in_backward_.back();
+  for (const std::uint32_t weight : modules_[module]) {
+    if (weights_[weight].trained) continue;
+    last.run_again.push_back(weight);
+    activate(last.module, weight);
   }
+}
+
+std::vector<WeightCoordinator::InBackward>::iterator WeightCoordinator::find_in_backward(
+    Module module) {
+  return std::ranges::find(in_backward_, module, &InBackward::module);
+}
+
+void WeightCoordinator::before_backward(Module module) {
+  if (find_in_backward(module) == in_backward_.end()) in_backward_.push_back({module});
   fetch(module);
 }
 
 void WeightCoordinator::after_backward(Module module) {
-  release(module);
-  in_backward_.erase(std::remove(in_backward_.begin(), in_backward_.end(), module),
-                     in_backward_.end());
+  const auto begun = find_in_backward(module);
+  if (begun == in_backward_.end()) return;
+  release(module, begun->run_again);
+  in_backward_.erase(begun);
 }
 
 /// Weights that come so are not counted.
@@ -91,8 +107,7 @@ void WeightCoordinator::fetch(Module module) {
   const std::vector<std::uint32_t>& weights = modules_[module];
   gather(weights);
   for (const std::uint32_t weight : weights) {
-    std::vector<Module>& active = states_[weight].active;
-    if (std::find(active.begin(), active.end(), module) == active.end()) active.push_back(module);
+    activate(module, weight);
     wait(weight);
   }
   if (trace_ == Trace::complete) {
@@ -111,24 +126,33 @@ void WeightCoordinator::gather(std::vector<std::uint32_t> weights) {
                                }),
                 weights.end());
   if (weights.empty()) return;
-  std::int64_t elements = 0;
   for (const std::uint32_t weight : weights) {
     available_ += weights_[weight].elements;
     states_[weight].status = Status::in_flight;
-    elements = checked_add(elements, whole(weight));
   }
   if (settings_.ranks == 1) return bring_alone(weights, settings_.stream);
-  if (weights.size() == 1) {
-    states_[weights.front()].whole =
-        make(weights.front(), UnitTensor::weight, elements, settings_.stream);
-  } else {
-    auto gathering = std::make_shared<Gathering>();
-    gathering->flat =
-        make(weights.front(), UnitTensor::all_gather_output, elements, settings_.stream);
-    gathering->weights = weights;
-    for (const std::uint32_t weight : weights) states_[weight].gathering = gathering;
-  }
+  if (weights.size() > 1) return gather_together(std::move(weights));
+  states_[weights.front()].whole =
+      make(weights.front(), UnitTensor::weight, whole(weights.front()), settings_.stream);
   bring_pieces(weights, settings_.stream);
+}
+
+/// _all_gather_dtype, narrow types first (sort_dtypes).
+void WeightCoordinator::gather_together(std::vector<std::uint32_t> weights) {
+  const auto bytes = [&](std::uint32_t weight) { return weights_[weight].element_bytes; };
+  std::ranges::stable_sort(weights, {}, bytes);
+  auto gathering = std::make_shared<Gathering>();
+  for (auto begin = weights.begin(); begin != weights.end();) {
+    const auto end = std::ranges::upper_bound(begin, weights.end(), bytes(*begin), {}, bytes);
+    std::int64_t elements = 0;
+    for (auto at = begin; at != end; ++at) elements = checked_add(elements, whole(*at));
+    gathering->flats.push_back(
+        make(*begin, UnitTensor::all_gather_output, elements, settings_.stream));
+    bring_pieces({begin, end}, settings_.stream);
+    begin = end;
+  }
+  for (const std::uint32_t weight : weights) states_[weight].gathering = gathering;
+  gathering->weights = std::move(weights);
 }
 
 /// NoGatherHandle: the piece is the weight, there or on its way from the host.
@@ -191,17 +215,26 @@ void WeightCoordinator::prefetch() {
     ahead.push_back(next.weight);
     elements += weights_[next.weight].elements;
   }
-  std::sort(ahead.begin(), ahead.end());
+  std::ranges::sort(ahead, {}, [&](std::uint32_t weight) { return weights_[weight].number; });
   gather(std::move(ahead));
 }
 
 /// release_sub_module.
-void WeightCoordinator::release(Module module) {
+void WeightCoordinator::release(Module module, const std::vector<std::uint32_t>& run_again) {
   const std::vector<std::uint32_t>& released = released_behind(module);
   for (const std::uint32_t weight : modules_[module]) {
     forget(module, weight);
     if (std::find(released.begin(), released.end(), weight) != released.end()) give_back(weight);
   }
+  for (const std::uint32_t weight : run_again) {
+    forget(module, weight);
+    if (!is_persistent(weight)) give_back(weight);
+  }
+}
+
+void WeightCoordinator::activate(Module module, std::uint32_t weight) {
+  std::vector<Module>& active = states_[weight].active;
+  if (std::find(active.begin(), active.end(), module) == active.end()) active.push_back(module);
 }
 
 void WeightCoordinator::forget(Module module, std::uint32_t weight) {
@@ -244,8 +277,9 @@ std::vector<std::uint32_t> WeightCoordinator::not_needed_soon(Module module) con
 
 void WeightCoordinator::end_backward() {
   for (; !in_backward_.empty(); in_backward_.pop_back()) {
-    const Module module = in_backward_.back();
-    for (const std::uint32_t weight : modules_[module]) {
+    auto& [module, left] = in_backward_.back();
+    left.insert(left.end(), modules_[module].begin(), modules_[module].end());
+    for (const std::uint32_t weight : left) {
       forget(module, weight);
       if (!is_persistent(weight)) give_back(weight);
     }

@@ -7,11 +7,14 @@
 //   later       A call also gathers what later calls need, until a bucket of it is on its way or
 //               max_live elements are there. Behind a module go those of its weights that no
 //               module within the next max_reuse_distance elements needs.
+//   frozen      What a checkpoint's second forward gathers of weights without gradients belongs to
+//               the module whose backward had begun last (ds_recompute_parameters): it stays until
+//               that has ended, and then goes, whatever needs it next.
 //
-// One weight is gathered into its own memory. Several are gathered together: when the first of them
-// is needed each is copied to its own memory, and what they came in goes when the last is needed.
-// Pieces that lie on the host come to the device for the gather; a single rank has nothing else to
-// gather.
+// One weight is gathered into its own memory. Several are gathered together, type by type: when the
+// first of them is needed each is copied to its own memory, and what they came in goes when the
+// last is needed. Pieces that lie on the host come to the device for the gather; a single rank has
+// nothing else to gather.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +35,15 @@ class WeightCoordinator {
     std::int64_t max_reuse_distance = 0;
     std::int64_t persistence_threshold = 0;  ///< of at most so many a weight stays from the step on
     std::int64_t ranks = 1;
-    std::int64_t element_bytes = 2;
     bool pieces_on_host = false;
     Stream stream = Stream::compute;  ///< in which modules' weights are gathered
   };
   struct Weight {
     std::int64_t elements = 0;
+    std::uint32_t number = 0;    ///< in the order in which weights were cut (ds_id)
     std::uint32_t instance = 0;  ///< the block that owns it
+    bool trained = true;
+    std::int64_t element_bytes = 2;
   };
   /// A module by its number, with the weights that are its own, in ascending order.
   using Module = std::uint32_t;
@@ -53,8 +58,8 @@ class WeightCoordinator {
   /// The model's forward begins (reset_step).
   void begin_run();
   /// Hooks around a module's forward, a checkpoint's second one too, and its backward.
-  void before_forward(Module module) { fetch(module); }
-  void after_forward(Module module) { release(module); }
+  void before_forward(Module module);
+  void after_forward(Module module) { release(module, {}); }
   void before_backward(Module module);
   void after_backward(Module module);
   /// A module reads weights that are another's: what is not there comes in turn, and is the
@@ -71,9 +76,9 @@ class WeightCoordinator {
   void gather_once(std::uint32_t weight);
 
  private:
-  /// Weights that travel together, in one tensor.
+  /// Weights that travel together, in one tensor of each of their types.
   struct Gathering {
-    HeldStorage flat;
+    HeldVector flats;
     std::vector<std::uint32_t> weights;
     bool complete = false;
   };
@@ -94,10 +99,11 @@ class WeightCoordinator {
 
   void fetch(Module module);
   void gather(std::vector<std::uint32_t> weights);
+  void gather_together(std::vector<std::uint32_t> weights);
   void wait(std::uint32_t weight);
   void take_from_queue(const std::vector<std::uint32_t>& weights);
   void prefetch();
-  void release(Module module);
+  void release(Module module, const std::vector<std::uint32_t>& run_again);
   void give_back(std::uint32_t weight);
   [[nodiscard]] const std::vector<std::uint32_t>& released_behind(Module module);
   [[nodiscard]] std::vector<std::uint32_t> not_needed_soon(Module module) const;
@@ -105,6 +111,7 @@ class WeightCoordinator {
   [[nodiscard]] std::int64_t whole(std::uint32_t weight) const;
   void bring_alone(const std::vector<std::uint32_t>& weights, Stream stream);
   void bring_pieces(const std::vector<std::uint32_t>& weights, Stream stream);
+  void activate(Module module, std::uint32_t weight);
   void forget(Module module, std::uint32_t weight);
   [[nodiscard]] HeldStorage make(std::uint32_t weight, UnitTensor tensor, std::int64_t elements,
                                  Stream stream);
@@ -118,7 +125,13 @@ class WeightCoordinator {
   std::vector<Needed> needed_;   // weights of the calls, one by one
   std::size_t next_needed_ = 0;  // of `needed_`: not fetched ahead yet
   std::map<std::pair<std::int64_t, Module>, std::vector<std::uint32_t>> released_;  // by call
-  std::vector<Module> in_backward_;
+  /// A module whose backward has begun, and the frozen weights that forwards have gathered since.
+  struct InBackward {
+    Module module = 0;
+    std::vector<std::uint32_t> run_again = {};
+  };
+  [[nodiscard]] std::vector<InBackward>::iterator find_in_backward(Module module);
+  std::vector<InBackward> in_backward_;
   Trace trace_ = Trace::none;
   std::int64_t call_ = 0;
   std::int64_t available_ = 0;  // elements, as DeepSpeed counts them

@@ -37,6 +37,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
       clips_(!shards_by<DeepSpeedZero>(parts.job) && !parts.job.parallelism.offload.optimizer &&
              (parts.job.training->clip_gradients ||
               loop_habits_of(parts.job.training->implementation).takes_norm)),
+      steps_in_backward_(shards_by<DeepSpeedZero>(parts.job)),
       casts_loss_(casts_loss(parts.job)),
       counted_labels_(checked_multiply(parts.job.training->micro_batch, counted_labels(parts.job))),
       shares_(parts.job, parts.recorder) {
@@ -102,6 +103,7 @@ void TrainingLoop::step(std::uint16_t number) {
   recorder_.begin(Phase::zero_grad);
   optimizer_.zero_grad();
   if (training_.zero_grad == ZeroGrad::set_to_none) engine_.drop_gradients();
+  ended_graph_.drop();
   recorder_.end();
   if (!habits_.keeps_step_loss()) return;
   // The batch is a local of the step.
@@ -187,6 +189,7 @@ void TrainingLoop::return_from_step() {
 }
 
 void TrainingLoop::micro_step(std::uint16_t number) {
+  ended_graph_.drop();
   if (!habits_.sends_next_batch) send_batch(number);
   recorder_.begin(Phase::forward, number);
   forward(habits_.fetches_ahead ? batches_[number - 1U] : batches_.back());
@@ -369,7 +372,8 @@ void TrainingLoop::backward() {
   scaled.drop();
   divided.drop();
   // training_step returns the value, detached from its graph.
-  if (habits_.reports_loss) loss_.kept.drop();
+  if (habits_.reports_loss) ended_graph_ = std::exchange(loss_.kept, {});
+  if (!steps_in_backward_) ended_graph_.drop();
 }
 
 /// The value takes the place of the last one. torch.isnan, torch.isinf of it, and an addition in

@@ -101,6 +101,7 @@ class TrainingLoop {
   bool sums_targets_ = false;
   bool reduces_last_ = false;  // all but a step's last micro-step run under no_sync()
   bool clips_ = false;  // DeepSpeed does it within its own step, an offloaded optimizer on the host
+  bool steps_in_backward_ = false;   // accelerate's DeepSpeedEngineWrapper
   bool casts_loss_ = false;          // what a wrapper answers has another type
   std::int64_t counted_labels_ = 0;  ///< of a micro-step
   std::vector<Batch> batches_;
@@ -110,7 +111,8 @@ class TrainingLoop {
   Loss loss_;
   std::vector<Loss> losses_;  // of earlier micro-steps, until the step returns
   Loss reported_;
-  HeldStorage loss_sum_;  // before its division, a name of the step's own
+  HeldVector ended_graph_;  // of the last loss, until training_step returns
+  HeldStorage loss_sum_;    // before its division, a name of the step's own
   HeldStorage norm_;
   HeldVector held_outputs_;
 };

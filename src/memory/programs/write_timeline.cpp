@@ -236,6 +236,8 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   Recorder recorder(timeline, EqualMicroSteps::followed);
   recorder.begin(Phase::model);
   pass_barriers(job, ModelPlace::absent, recorder);
+  // prepare_deepspeed() has an engine of stage 0 for a reference, before the Trainer's own.
+  place_second_models(graph, job, recorder);
   ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder)
       .write(false, BufferOrder::as_registered);
   recorder.end();
@@ -246,8 +248,11 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   recorder.end();
   EngineSettings settings = settings_of(graph, job, &buckets);
   if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
+  settings.buffers = std::make_shared<LibraryBuffers>(workspaces_of(job), recorder);
+  const auto teacher = teacher_model({job, graph, graph.parameters, order, data_rank}, settings,
+                                     {timeline, recorder});
   Engine engine(graph, order, settings, recorder);
-  TrainingLoop loop({job, order, engine, buckets.optimizer(), recorder});
+  TrainingLoop loop({job, order, engine, buckets.optimizer(), recorder, teacher.get()});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   recorder.finish();
   return timeline;

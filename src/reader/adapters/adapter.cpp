@@ -141,9 +141,10 @@ std::string title(AdapterKind kind) {
   return {};
 }
 
-/// read_training.cpp gives an adapter in DeepSpeed the weights' type.
+/// Job::settle_adapter() gives one in DeepSpeed the weights' type.
 void check_type(const Value& written, const Job& job, Diagnostics& diagnostics) {
   if (!shards_by<DeepSpeedZero>(job) || !job.training->recipe.master) return;
+  if (job.keeps_widened_adapters()) return;
   const Value* const table = find_adapter(&written).table;
   const Value* const type = table == nullptr ? nullptr : table->find("dtype");
   if (type == nullptr || type->text != "fp32") return;
@@ -181,6 +182,7 @@ std::optional<Adapter> read_adapter(const Value& training, DType weights, bool p
   const bool widens =
       !parallel && as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
   adapter.dtype = widens ? DType::fp32 : weights;
+  adapter.widened = widens;
   return adapter;
 }
 

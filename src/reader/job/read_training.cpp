@@ -268,11 +268,7 @@ class TrainingReader {
     const bool parallel = adapts_parallel_layers(implementation);
     adapter_ = read_adapter(training_, recipe.weights, parallel);
     if (!adapter_ || parallel) return;
-    if (recipe.master && shards_in_deepspeed(implementation)) {
-      adapter_->dtype = recipe.weights;
-      recipe.trained = recipe.weights;
-      return;
-    }
+    if (recipe.master && shards_in_deepspeed(implementation)) return;  // Job::settle_adapter()
     const bool gathered = recipe.gathered_units && !context_.parallelism.fsdp;
     if (recipe.master || gathered || recipe.fp8_weight_copies > 0) {
       diagnostics_.push_back(unavailable_at(
@@ -294,7 +290,6 @@ class TrainingReader {
     recipe.states = adapter_->dtype;
   }
 
-  /// DeepSpeed 0.19, engine.py, _configure_distributed_model: module.bfloat16() casts adapters too.
   [[nodiscard]] bool shards_in_deepspeed(const Implementation& implementation) const {
     return context_.parallelism.zero != ZeroStage::none && !context_.parallelism.fsdp &&
            row_of(implementation.framework).sharer == Sharer::deepspeed;

@@ -183,6 +183,11 @@ struct Parallelism {
   /// Whether weights lie in FSDP2's shares of rows, or in FSDP1's of flat tensors.
   [[nodiscard]] bool shards_rows() const { return fsdp && fsdp->version == 2; }
   [[nodiscard]] bool shards_flat() const { return fsdp && fsdp->version == 1; }
+  /// Whether DeepSpeed's ZeRO 3 cuts weights as they are made (deepspeed.zero.Init). The engine
+  /// then casts none, and what peft has widened stays so.
+  [[nodiscard]] bool cuts_weights_as_made() const {
+    return zero == ZeroStage::optimizer_gradients_weights && !fsdp && deepspeed.zero_init;
+  }
   [[nodiscard]] LayerDivision division() const;
   /// All GPUs of the job.
   [[nodiscard]] std::int64_t ranks() const;

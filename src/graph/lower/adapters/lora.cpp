@@ -17,7 +17,11 @@ TensorId adapted(BlockBuilder& block, const DecoderContext& context, const Adapt
                  const AdaptedInput& input) {
   const AdapterKind kind = context.adapter->kind;
   if (kind == AdapterKind::ia3) return ia3_layer(block, context, layer, input);
-  const AdaptedResult of{input.rows, input.base_layer(input.rows)};
+  Rows rows = input.rows;
+  // PostBackwardFunctionModule, on what a module is given: the gradients of both branches meet
+  // there.
+  if (context.policy.in_pieces) rows.x = same(block, {layer.names.sum, "given"}, rows.x);
+  const AdaptedResult of{rows, input.base_layer(rows)};
   if (kind == AdapterKind::dora) return dora_layer(block, context, layer, of);
   if (kind == AdapterKind::vera) return vera_layer(block, context, layer, of);
   return lora_layer(block, context, layer, of);

@@ -74,7 +74,9 @@ TensorId function(BlockBuilder& block, Place place, Keeps keeps, TensorId x);
 
 /// Another shape of the same storage.
 TensorId view(BlockBuilder& block, Place place, TensorId x, Shape shape);
-/// As above, where the gradient cannot be seen in the old shape and is copied.
+/// Gives the same tensor a node of its own, which hands the sum of its gradients on.
+TensorId same(BlockBuilder& block, Place place, TensorId x);
+/// As view(), where the gradient cannot be seen in the old shape and is copied.
 TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape shape);
 /// A part of `x`: its gradient is a zero tensor of the whole, filled in part.
 TensorId slice(BlockBuilder& block, Place place, TensorId x, Shape shape);

@@ -26,6 +26,14 @@ TensorId view(BlockBuilder& block, Place place, TensorId x, Shape shape) {
   return out;
 }
 
+TensorId same(BlockBuilder& block, Place place, TensorId x) {
+  const TensorId out = block.alias(place, x, block.tensor(x).shape);
+  Op op = view_op(place.op, x, {out});
+  BackwardWriter(op).hand_on(x, Reach::directly);
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape shape) {
   const TensorId out = block.alias(place, x, std::move(shape));
   Op op = view_op(place.op, x, {out});
