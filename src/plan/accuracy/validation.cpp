@@ -316,7 +316,8 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .recomputes = !std::holds_alternative<NoRecompute>(job.recompute()),
                 .scale = scale_of(job),
                 .layers = pass->implementation.layers,
-                .compiled = pass->implementation.compile != CompileScope::off,
+                .compiled = pass->implementation.compile != CompileScope::off ||
+                            pass->implementation.cuda_graph.any(),
                 .mixture = job.model.experts() != nullptr};
   }
   if (job.training) run.planned = planned_run_of(job, run.traits, estimate.parameters.total);
