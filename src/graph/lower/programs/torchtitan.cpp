@@ -28,11 +28,11 @@ std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPoli
   }
   const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
   const MixtureOfExperts* experts = decoder.experts();
-  const bool whole = policy.expert > 1;
+  const bool keeps_experts_whole = policy.expert > 1;
   const std::int64_t size =
-      experts == nullptr ? std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size
-      : whole            ? policy.tensor
-                         : experts->expert_size;
+      experts == nullptr    ? std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size
+      : keeps_experts_whole ? policy.tensor
+                            : experts->expert_size;
   for (const std::int64_t whole :
        {attention.heads, attention.kv_heads, size, decoder.vocab_size, policy.seq_len}) {
     if (whole % policy.tensor == 0) continue;
