@@ -47,10 +47,6 @@ MegatronLoop::MegatronLoop(const Parts& parts)
 }
 
 std::int64_t MegatronLoop::followed_micro_steps(const Job& job) {
-  // A capture gives back nothing that another stream awaits: every micro-step takes more.
-  if (job.training->implementation.cuda_graph.full_iteration) {
-    return job.training->gradient_accumulation;
-  }
   return std::min(job.training->gradient_accumulation,
                   checked_multiply(kMostMicroSteps, job.parallelism.pipeline));
 }
@@ -240,7 +236,7 @@ void MegatronLoop::run_backward(std::int64_t chunk, HeldStorage gradient) {
 }
 
 std::vector<PipelineAction> MegatronLoop::actions() const {
-  return actions_of(job_.parallelism.schedule, place_, followed_micro_steps(job_));
+  return actions_of(job_.parallelism.schedule, place_, micro_steps_);
 }
 
 /// forward_backward_pipelining_without_interleaving: a gradient is received behind the forward that
@@ -369,6 +365,8 @@ void MegatronLoop::step(std::uint16_t number) {
   batches_.stay(is_first(0) || is_last(place_.chunks - 1));
   const bool graph = training_.implementation.cuda_graph.full_iteration;
   const bool captures = graph && number > training_.steps;
+  // A capture gives back nothing that another stream awaits: each of its micro-steps takes more.
+  micro_steps_ = captures ? training_.gradient_accumulation : followed_micro_steps(job_);
   if (captures) begin_capture();
   HeldStorage tokens = make(size_of(DType::int32), Holding::buffers, LoopTensor::token_count);
   if (place_.ranks > 1) {
@@ -379,8 +377,7 @@ void MegatronLoop::step(std::uint16_t number) {
       run_one_by_one();
     }
   } else {
-    const std::int64_t count = followed_micro_steps(job_);
-    for (std::int64_t i = 1; i <= count; ++i) micro_step(static_cast<std::uint16_t>(i));
+    for (std::int64_t i = 1; i <= micro_steps_; ++i) micro_step(static_cast<std::uint16_t>(i));
   }
   finish_gradients();
   end_pipeline();

@@ -93,6 +93,7 @@ class MegatronLoop {
   bool by_deepspeed_;     // its engine runs the pipeline
   std::int64_t seq_len_;  // of a rank
   PipelinePlace place_;
+  std::int64_t micro_steps_ = 0;                         ///< of the step that runs, followed
   std::int64_t stream_bytes_ = 0;                        ///< of what stages send each other
   HeldStorage mask_;                                     // of attention, for all micro-steps
   std::vector<std::shared_ptr<Received>> model_inputs_;  // by chunk: set_input_tensor holds them

@@ -24,7 +24,6 @@ bool captures_iteration(const Job& job) {
 
 std::int64_t micro_steps_of(const Job& job) {
   if (!job.training) return 1;
-  if (captures_iteration(job)) return job.training->gradient_accumulation;  // all are followed
   const std::int64_t most = checked_multiply(kMostMicroSteps, job.parallelism.pipeline);
   return std::min(job.training->gradient_accumulation, most);
 }
@@ -56,10 +55,14 @@ std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Jo
     for (const ParameterTensor& tensor : inventory->parameters) parameters += tensor.count;
   }
   if (job.training && job.training->averages_weights) parameters *= 2;  // a copy of each
+  // A captured step is one more, of which all micro-steps are followed.
   const std::int64_t captured = captures_iteration(job) ? 1 : 0;
-  const std::int64_t steps = job.training ? job.training->steps + captured : 1;
-  const Int128 events = steps * (operations * kEventsOfOperation * micro_steps_of(job) +
-                                 parameters * kEventsOfParameter) +
+  const std::int64_t steps = job.training ? job.training->steps : 1;
+  const std::int64_t in_capture =
+      captured * (job.training ? job.training->gradient_accumulation : 0);
+  const Int128 micro_steps = static_cast<Int128>(steps) * micro_steps_of(job) + in_capture;
+  const Int128 events = operations * kEventsOfOperation * micro_steps +
+                        (steps + captured) * parameters * kEventsOfParameter +
                         2 * operations_of_decoding(graph, job);
   if (events <= kMostEvents) return static_cast<std::int64_t>(events);
   return Unavailable{"a timeline of more than 6 million events is not available"};
