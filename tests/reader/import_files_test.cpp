@@ -215,6 +215,21 @@ TEST_CASE("Megatron's ranks, checkpoints and kernels follow from several flags")
   CHECK(refusal_of(megatron("--optimizer muon")) == "'muon' as '--optimizer' is not available yet");
 }
 
+TEST_CASE("Megatron's CUDA graphs are a full iteration's or parts of layers") {
+  const auto graphs = [](const std::string& flags) {
+    return value_of(megatron(flags), "training.implementation.cuda_graph");
+  };
+  CHECK(graphs("--cuda-graph-impl local --cuda-graph-scope full_iteration") == "full_iteration");
+  CHECK(graphs("--cuda-graph-impl transformer_engine --cuda-graph-scope attn mlp") == "attn mlp");
+  // An empty scope is the whole layer, as the old word for it is.
+  CHECK(graphs("--cuda-graph-impl transformer_engine") == "attn mlp");
+  CHECK(graphs("--external-cuda-graph --cuda-graph-scope full") == "attn mlp");
+  CHECK(refusal_of(megatron("--enable-cuda-graph --cuda-graph-scope attn")) ==
+        "a capture of layers by Megatron itself is not available yet");
+  CHECK(refusal_of(megatron("--cuda-graph-impl transformer_engine --cuda-graph-scope mamba")) ==
+        "a CUDA graph of 'mamba' is not available yet");
+}
+
 TEST_CASE("Megatron's precision-aware optimizer keeps what it has in types of its own") {
   const std::string aware = "--bf16 --use-precision-aware-optimizer --use-distributed-optimizer ";
   CHECK(value_of(megatron("--optimizer adam " + aware), "training.optimizer") ==

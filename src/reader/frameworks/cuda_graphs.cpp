@@ -100,7 +100,7 @@ void check_cuda_graphs(const Value& root, const Job& job, Diagnostics& diagnosti
     diagnostics.push_back(error_at(span, rule.message, rule.hint));
   }
   if (shards_by<BucketShards>(job)) {
-    diagnostics.push_back(unavailable_at(span, "CUDA graphs beside Megatron-FSDP",
+    diagnostics.push_back(unavailable_at(span, "a CUDA graph beside Megatron-FSDP",
                                          "leave 'cuda_graph' or 'fsdp' out"));
   }
 }

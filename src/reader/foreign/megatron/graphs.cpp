@@ -67,14 +67,14 @@ void write_cuda_graphs(ForeignImport& file) {
     return file.write(kOwnKey, std::string(kFullIteration), {key, scope});
   }
   if (implementation != "transformer_engine") {
-    return file.refuse(key, "layers captured by Megatron itself",
+    return file.refuse(key, "a capture of layers by Megatron itself",
                        "known are transformer_engine, and the scope full_iteration");
   }
   words = or_whole_layer(std::move(words), megatron);
   std::string list;
   for (const std::string& word : words) {
     if (!is_scope(word)) {
-      return file.refuse(scope, "CUDA graphs of " + quote(word),
+      return file.refuse(scope, "a CUDA graph of " + quote(word),
                          "known are attn, mlp, moe_router, moe_preprocess and moe");
     }
     list += (list.empty() ? "" : ", ") + word;
