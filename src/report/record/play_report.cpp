@@ -42,10 +42,10 @@ std::string failing_sentence(const PlayedRun& run) {
 
 /// The cost of a thousand steps; nothing where the step has no time, or the GPU no price.
 std::optional<Dollars> cost_of_steps(const PlayedRun& run) {
-  constexpr double kSteps = 1000;
+  constexpr double kPriced = 1000;
   const auto* time = std::get_if<RecordedTime>(&run.time);
   if (time == nullptr || !run.price) return std::nullopt;
-  return *run.price * Seconds(kSteps * time->step.value());
+  return *run.price * Seconds(kPriced * time->step.value());
 }
 
 /// Several GPU types beside each other.
