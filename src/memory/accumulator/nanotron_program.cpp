@@ -41,7 +41,7 @@ Timeline write_nanotron(const Graph& graph, const Job& job, JobRank rank,
   states.make_optimizer();
   recorder.end();
   // DistributedTrainer.train: gc.collect() and empty_cache() stand before the first step.
-  timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+  recorder.empty_cache();
   Engine engine(graph, order, settings_of_nanotron(graph, job, &states), recorder);
   NanotronLoop loop({job, rank.pipeline, order, engine, states, recorder});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));

@@ -186,7 +186,7 @@ void PartitionedModel::construct(ModelPlacement& placement, Timeline& timeline) 
 
 /// _convert_to_zero_parameters, then defragment(): the pieces of what is trained go to the host,
 /// the cache is emptied. Pieces that stay on the host never come to the device.
-void PartitionedModel::cut_weights(ModelPlacement& placement, Timeline& timeline) {
+void PartitionedModel::cut_weights(ModelPlacement& placement, const Timeline& timeline) {
   const bool on_host = job_.parallelism.offload.parameters;
   const bool made_cut = sharding_.settings.zero_init;
   const bool adapted = job_.model.adapter && made_cut;
@@ -214,7 +214,7 @@ void PartitionedModel::cut_weights(ModelPlacement& placement, Timeline& timeline
   }
   if (on_host) return;
   pieces.drop();
-  timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+  recorder_.empty_cache();
   make(LoopTensor::parameter_buffer, Holding::weights, all, trained_type_).give_up();
 }
 

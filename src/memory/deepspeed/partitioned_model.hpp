@@ -84,7 +84,7 @@ class PartitionedModel final : public BlockHooks {
   [[nodiscard]] std::vector<std::uint32_t> in_order_of_cutting() const;
   [[nodiscard]] std::vector<std::int64_t> elements_of_trained() const;
   void find_sub_groups(const Inventory& inventory);
-  void cut_weights(ModelPlacement& placement, Timeline& timeline);
+  void cut_weights(ModelPlacement& placement, const Timeline& timeline);
   void make_copies();
   HeldStorage prepare(const SubGroup& group, OptimizerRun& optimizer);
   [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, std::int64_t elements,

@@ -42,12 +42,9 @@ std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
 LedgerTerm static_batches_term(const Job& job) {
   const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
   constexpr std::int64_t kIds = 3;
-  Expr of_token(kIds * size_of(DType::int64) + size_of(DType::fp32));
-  const bool masks =
-      job.training->implementation.layers == LayerSpec::te && job.parallelism.context == 1;
-  if (masks) of_token += Expr(Symbol::seq_len);
+  const std::int64_t of_token = kIds * size_of(DType::int64) + size_of(DType::fp32);
   return {"batches of the step on the device", TermGroup::buffers,
-          Expr(Symbol::micro_batches) * tokens * of_token,
+          Expr(Symbol::micro_batches) * (of_token * tokens + loaded_mask_term(job).formula),
           "megatron-core 0.16.1, full_cuda_graph.py, StaticBufferLoader", ""};
 }
 

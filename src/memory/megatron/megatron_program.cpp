@@ -34,7 +34,7 @@ class MegatronRun {
     place(units.weights());
     in_phase(Phase::ddp_buffers, [&] { units.make_shares(); });
     // _init_each_parameter_group_buffers: gc.collect() and empty_cache() stand at its end.
-    timeline_.emptied_before = static_cast<std::uint32_t>(timeline_.events.size());
+    recorder_.empty_cache();
     in_phase(Phase::main_params, [&] { units.make_optimizer(of_.device); });
     EngineSettings settings = of_.settings;
     settings.hooks = &units;

@@ -104,7 +104,7 @@ void DeepSpeedStates::gather_weights() {
   }
 }
 
-void DeepSpeedStates::construct(Timeline& timeline) {
+void DeepSpeedStates::construct(const Timeline& timeline) {
   const std::vector<StorageId> weights = placed_weights(timeline);
   if (sums_) {
     sums_->flatten(weights);
@@ -115,8 +115,8 @@ void DeepSpeedStates::construct(Timeline& timeline) {
   } else {
     // move_to_cpu(bit16_groups) and empty_cache(), then the flat tensor comes back.
     const std::vector<StorageId> empty = buckets_->send_weights(weights);
-    timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
-    buckets_->construct(empty, timeline);
+    recorder_.empty_cache();
+    buckets_->construct(empty);
   }
   // initialize_optimizer_states().
   optimizer().step();

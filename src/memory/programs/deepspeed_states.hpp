@@ -71,7 +71,7 @@ class DeepSpeedStates final : public SteppedStates {
   [[nodiscard]] BlockHooks& hooks();
   /// From the weights, which have their place, to the optimizer's states: it steps once with
   /// gradients of zeros.
-  void construct(Timeline& timeline);
+  void construct(const Timeline& timeline);
 
   void zero_grad() override {}
   void step(Recorder& recorder) override;

@@ -142,9 +142,7 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
   if (shards_by<RowShards>(job)) {
     pass_barriers(job, ModelPlace::absent, recorder);
     if (reference != nullptr) reference->place();
-    if (habits_of(job).empties_cache) {  // as the Trainer wraps
-      timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
-    }
+    if (habits_of(job).empties_cache) recorder.empty_cache();  // as the Trainer wraps
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
     if (shard_init(job) != ShardInit::meta) return cutter.cut();
     if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
@@ -155,7 +153,7 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
                   places_buffers_first(job) ? BufferOrder::first : BufferOrder::as_registered);
   if (placement.widens()) {
     placement.widen();
-    timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+    recorder.empty_cache();
   }
   if (adapted) placement.place_adapters(*job.model.adapter);
   place_second_models(graph, job, recorder);
@@ -217,12 +215,12 @@ std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<Parame
 }
 
 /// flatten_on_accelerator, or not.
-void flatten(ZeroBuckets& buckets, bool on_host, Timeline& timeline) {
-  const std::vector<StorageId> weights = placed_weights(timeline);
-  if (!on_host) return buckets.construct(weights, timeline);
+void flatten(ZeroBuckets& buckets, bool on_host, Recorder& recorder) {
+  const std::vector<StorageId> weights = placed_weights(recorder.timeline());
+  if (!on_host) return buckets.construct(weights);
   const std::vector<StorageId> empty = buckets.send_weights(weights);
-  timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
-  buckets.construct(empty, timeline);
+  recorder.empty_cache();
+  buckets.construct(empty);
 }
 
 /// DeepSpeed's ZeRO 1 and 2: the optimizer steps a flat tensor a parameter group. Its buckets go on
@@ -244,7 +242,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   ZeroBuckets buckets({job, graph.parameters, data_rank, {}, device},
                       parameter_places(graph, order, timeline), recorder);
   recorder.begin(Phase::main_params);
-  flatten(buckets, flattens_on_host(graph, job), timeline);
+  flatten(buckets, flattens_on_host(graph, job), recorder);
   recorder.end();
   EngineSettings settings = settings_of(graph, job, &buckets);
   if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
@@ -360,8 +358,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const LoopHabits& habits = habits_of(job);
   pass_barriers(job, ModelPlace::there, recorder);
   // Trainer._inner_training_loop: free_memory() stands before _prepare_for_training(), which wraps.
-  const auto here = [&timeline] { return static_cast<std::uint32_t>(timeline.events.size()); };
-  if (habits.empties_cache && shards_by<ReplicasOfDdp>(job)) timeline.emptied_before = here();
+  if (habits.empties_cache && shards_by<ReplicasOfDdp>(job)) recorder.empty_cache();
   const Wrapper wrapper = wrapper_of(wrapped, placement, recorder);
   if (!wrapped_later) recorder.end();
   EngineSettings settings = settings_of(graph, job, wrapper.hooks.get());
@@ -378,7 +375,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};
   OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
                          device_of(job.hardware.gpu), recorder);
-  if (habits.empties_cache && !timeline.emptied_before) timeline.emptied_before = here();
+  if (habits.empties_cache && !timeline.emptied_before) recorder.empty_cache();
   optimizer.construct();
   TrainingLoop loop({job, order, engine, optimizer, recorder, teacher.get()});
   std::optional<PipelineStages> stages;

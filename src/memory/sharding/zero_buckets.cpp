@@ -106,12 +106,12 @@ std::vector<StorageId> ZeroBuckets::send_weights(const std::vector<StorageId>& w
   return empty;
 }
 
-void ZeroBuckets::construct(const std::vector<StorageId>& weights, Timeline& timeline) {
+void ZeroBuckets::construct(const std::vector<StorageId>& weights) {
   for (Group& group : groups_) {
     // Every group begins with empty_cache(): before the first one of a model that has just come
     // nothing is cached.
-    const bool cached = &group != &groups_.front() && !timeline.emptied_before;
-    if (cached) timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+    const bool cached = &group != &groups_.front() && !recorder_.timeline().emptied_before;
+    if (cached) recorder_.empty_cache();
     make(LoopTensor::parameter_buffer, Holding::weights, {group.partitions.elements(), weights_})
         .give_up();
     for (const std::uint32_t parameter : group.parameters) {

@@ -53,7 +53,7 @@ class ZeroBuckets final : public BlockHooks {
   std::vector<StorageId> send_weights(const std::vector<StorageId>& weights);
   /// Group by group the flat tensor comes to the device, whose parts take the place of `weights`,
   /// and the optimizer gets its copies of the partition.
-  void construct(const std::vector<StorageId>& weights, Timeline& timeline);
+  void construct(const std::vector<StorageId>& weights);
   /// The optimizer of the last group, which the training loop steps.
   [[nodiscard]] OptimizerRun& optimizer() { return *groups_.back().optimizer; }
   /// Elements of all flat tensors, and of the rank's partitions of them.

@@ -65,11 +65,11 @@ std::string cuda_graph(const Job& job) {
   const CudaGraphs& graphs = training(job).implementation.cuda_graph;
   if (graphs.full_iteration) return written_as(std::string_view("full_iteration"));
   if (!graphs.of_layers()) return written_as(std::string_view("off"));
-  std::string list;
+  std::vector<std::string> scopes;
   for (const GraphScope scope : kGraphScopes) {
-    if (graphs.has(scope)) list += (list.empty() ? "" : ", ") + std::string(name_of(scope));
+    if (graphs.has(scope)) scopes.emplace_back(name_of(scope));
   }
-  return "[" + list + "]";
+  return list(scopes);
 }
 
 std::string units(const Job& job) {

@@ -136,10 +136,9 @@ class BlockBuilder {
   /// Ops from the `first` on are no part of the loss's graph. Answers what autograd keeps for them
   /// as long as their results are named, the last op's first.
   std::vector<TensorId> abandon(std::size_t first);
-  /// Answers `output` to the next block.
   /// The part of a layer that is captured as `scope` ends here.
   void end_part(GraphScope scope) { block_.captured_parts.push_back({scope, block_.ops.size()}); }
-
+  /// Answers `output` to the next block.
   [[nodiscard]] Block take(TensorId output, bool checkpointable = false) &&;
 
  private:

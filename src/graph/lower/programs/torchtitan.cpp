@@ -72,8 +72,7 @@ std::optional<Unavailable> mixture_refusal(const MixtureOfExperts& experts,
     if (policy.tensor > 1 && !policy.whole_experts) {
       return Unavailable{
           "experts of torchtitan on expert-parallel ranks that tensor-parallel ones cut too are "
-          "not "
-          "available yet: write 'expert_tensor: 1', or leave 'tensor' out"};
+          "not available yet: write 'expert_tensor: 1', or leave 'tensor' out"};
     }
     if (experts.experts % policy.expert != 0) {
       return Unavailable{std::to_string(experts.experts) +

@@ -1,12 +1,12 @@
 // CUDA graphs: --cuda-graph-impl and --cuda-graph-scope, and the flags that said so before them.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "memest/spec/implementation.hpp"
+#include "reader/export/written.hpp"
 #include "reader/foreign/megatron/arguments.hpp"
 #include "reader/foreign/megatron/megatron.hpp"
 #include "reader/text/scalar.hpp"
@@ -71,15 +71,11 @@ void write_cuda_graphs(ForeignImport& file) {
                        "known are transformer_engine, and the scope full_iteration");
   }
   words = or_whole_layer(std::move(words), megatron);
-  std::string list;
-  for (const std::string& word : words) {
-    if (!is_scope(word)) {
-      return file.refuse(scope, "a CUDA graph of " + quote(word),
-                         "known are attn, mlp, moe_router, moe_preprocess and moe");
-    }
-    list += (list.empty() ? "" : ", ") + word;
+  if (const auto other = std::ranges::find_if_not(words, is_scope); other != words.end()) {
+    return file.refuse(scope, "a CUDA graph of " + quote(*other),
+                       "known are attn, mlp, moe_router, moe_preprocess and moe");
   }
-  file.write(kOwnKey, "[" + list + "]", {scope, key});
+  file.write(kOwnKey, list(words), {scope, key});
 }
 
 void add_graphs(const CudaGraphs& graphs, Arguments& list) {
