@@ -311,8 +311,7 @@ class AliveLedger {
   /// The parameters of units that are blocks, whole or a rank's shares of them, in elements of a
   /// few bytes; zero where they are something else.
   [[nodiscard]] Expr formula_of_units(const AliveGroup& group) const {
-    const bool apart =
-        layout_of(job_.training->implementation).experts_apart && job_.parallelism.expert > 1;
+    const bool apart = has_experts_apart(job_);
     Expr elements;
     for (const auto& [block, places] : group.units) {
       Expr own = graph_.blocks[block].parameters();

@@ -73,7 +73,7 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
     }
   }
   if (ends_apart_ && graph.order.size() > 1) take_ends_apart();
-  if (!layout.experts_apart || job.parallelism.expert == 1) return;
+  if (!has_experts_apart(job)) return;
   for (const Block& block : graph.blocks) experts_.push_back(expert_ops_of(block));
 }
 

@@ -6,6 +6,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
+#include "memory/sharding/unit_layout.hpp"
 #include "memory/states/model_states.hpp"
 #include "memory/states/scaled_states.hpp"
 #include "memory/states/state_sizes.hpp"
@@ -39,8 +40,7 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       tensor_ranks_(job.parallelism.tensor),
       keeps_unreduced_(row_of(training_.implementation.framework).splits.by_dtensor &&
                        tensor_ranks_ > 1 && units_of(sharding_of(job)) == nullptr),
-      experts_apart_(row_of(training_.implementation.framework).units.experts_apart &&
-                     job.parallelism.expert > 1),
+      experts_apart_(has_experts_apart(job)),
       expert_meshes_(meshes_of_experts(job)) {}
 
 void OptimizerRun::construct() {

@@ -21,6 +21,10 @@ FsdpUnits layout_of(const Implementation& implementation) {
   return units;
 }
 
+bool has_experts_apart(const Job& job) {
+  return layout_of(job.training->implementation).experts_apart && job.parallelism.expert > 1;
+}
+
 namespace {
 
 std::string module_of(const std::string& parameter) {
@@ -45,7 +49,7 @@ class UnitWriter {
         reshard_(units_of(sharding_of(job))->reshard),
         ranks_(job.parallelism.shard_ranks()),
         expert_ranks_(job.parallelism.expert_shard_ranks()),
-        experts_apart_(layout_.experts_apart && job.parallelism.expert > 1),
+        experts_apart_(has_experts_apart(job)),
         cuts_columns_(experts_apart_ && job.parallelism.cuts_columns(job.model.experts()->experts)),
         adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute()) &&
                  !shards_by<FlatShards>(job)),
