@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/ledger/graph_terms.hpp"
 #include "memory/sharding/unit_layout.hpp"

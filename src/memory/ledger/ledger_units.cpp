@@ -6,6 +6,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
 #include "memory/sharding/unit_layout.hpp"

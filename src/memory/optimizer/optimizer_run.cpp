@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
-#include "memory/sharding/unit_layout.hpp"
 #include "memory/states/model_states.hpp"
 #include "memory/states/scaled_states.hpp"
 #include "memory/states/state_sizes.hpp"

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "memest/graph/final_norm.hpp"
+#include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
@@ -19,10 +20,6 @@ FsdpUnits layout_of(const Implementation& implementation) {
   units.ends_apart = units.ends_apart && row_of(implementation.torchtitan).ends_apart;
   units.ends_apart = units.ends_apart || row_of(implementation.loop).accelerate;
   return units;
-}
-
-bool has_experts_apart(const Job& job) {
-  return layout_of(job.training->implementation).experts_apart && job.parallelism.expert > 1;
 }
 
 namespace {

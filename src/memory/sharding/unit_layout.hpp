@@ -14,9 +14,6 @@ namespace memest {
 /// As the framework cuts its model, or accelerate for its loop.
 FsdpUnits layout_of(const Implementation& implementation);
 
-/// Whether each layer's experts are a unit of their own, on a mesh of their own. The job trains.
-bool has_experts_apart(const Job& job);
-
 /// Parameters that are all-gathered at once.
 struct ShardedUnit {
   static constexpr std::uint32_t kBlocks = ~std::uint32_t{0};

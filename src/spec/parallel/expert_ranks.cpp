@@ -2,6 +2,8 @@
 
 #include <variant>
 
+#include "memest/spec/framework.hpp"
+
 namespace memest {
 
 // torchtitan 0.2.2, parallel_dims.py, build_mesh: efsdp = dp_shard · cp · tp // (etp · ep),
@@ -12,6 +14,11 @@ bool expert_ranks_divide_shards(const Parallelism& parallelism) {
 
 // FSDPParam._init_sharded_parameter: "FSDP does not support uneven sharding on dim 1". w1 and
 // w3 have an expert's size there, w2 the hidden one.
+bool has_experts_apart(const Job& job) {
+  const FrameworkRow& framework = row_of(job.training->implementation.framework);
+  return framework.units.experts_apart && job.parallelism.expert > 1;
+}
+
 bool expert_columns_divide(const ModelSpec& model, const Parallelism& parallelism) {
   const MixtureOfExperts* experts = model.experts();
   const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
