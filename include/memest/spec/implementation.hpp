@@ -167,6 +167,11 @@ struct Implementation {
   CompileScope compile = CompileScope::off;
   CudaGraphs cuda_graph = {};
   LigerKernels liger = {};
+
+  /// Whether layers are compiled or captured, and so run otherwise than they are written.
+  [[nodiscard]] bool is_compiled_or_captured() const {
+    return compile != CompileScope::off || cuda_graph.any();
+  }
 };
 
 }  // namespace memest

@@ -316,8 +316,7 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .recomputes = !std::holds_alternative<NoRecompute>(job.recompute()),
                 .scale = scale_of(job),
                 .layers = pass->implementation.layers,
-                .compiled = pass->implementation.compile != CompileScope::off ||
-                            pass->implementation.cuda_graph.any(),
+                .compiled = pass->implementation.is_compiled_or_captured(),
                 .mixture = job.model.experts() != nullptr};
   }
   if (job.training) run.planned = planned_run_of(job, run.traits, estimate.parameters.total);

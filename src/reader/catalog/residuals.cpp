@@ -184,9 +184,7 @@ void widen(MethodMargins& widest, const Margin& margin) {
 
 ScaledMargins find_margins(const Implementation& implementation, bool mixture) {
   const LayerSpec layers = implementation.layers;
-  // Captured steps have errors of their own, as compiled ones have.
-  const bool compiled =
-      implementation.compile != CompileScope::off || implementation.cuda_graph.any();
+  const bool compiled = implementation.is_compiled_or_captured();
   ScaledMargins found;
   MethodMargins& unrecorded = found[static_cast<std::size_t>(RunScale::unrecorded)];
   const Value file = read_embedded(kFile);

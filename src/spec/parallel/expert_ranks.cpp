@@ -12,13 +12,13 @@ bool expert_ranks_divide_shards(const Parallelism& parallelism) {
   return parallelism.ranks_of_experts() % parallelism.expert == 0;
 }
 
-// FSDPParam._init_sharded_parameter: "FSDP does not support uneven sharding on dim 1". w1 and
-// w3 have an expert's size there, w2 the hidden one.
 bool has_experts_apart(const Job& job) {
   const FrameworkRow& framework = row_of(job.training->implementation.framework);
   return framework.units.experts_apart && job.parallelism.expert > 1;
 }
 
+// FSDPParam._init_sharded_parameter: "FSDP does not support uneven sharding on dim 1". w1 and
+// w3 have an expert's size there, w2 the hidden one.
 bool expert_columns_divide(const ModelSpec& model, const Parallelism& parallelism) {
   const MixtureOfExperts* experts = model.experts();
   const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);

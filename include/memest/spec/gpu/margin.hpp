@@ -36,7 +36,7 @@ struct Margin {
   bool recomputes = false;                       ///< whether they recompute
   RunScale scale = RunScale::one_gpu;
   LayerSpec layers = LayerSpec::local;  ///< of runs of Megatron
-  bool compiled = false;                ///< whether torch.compile compiles their layers
+  bool compiled = false;                ///< whether their layers are compiled or captured
   bool mixture = false;                 ///< of experts, where an implementation has runs enough
 };
 

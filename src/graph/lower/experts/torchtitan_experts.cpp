@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/lower/experts/expert_rows.hpp"
 #include "graph/lower/experts/torchtitan_mixture.hpp"
 #include "graph/lower/ops/course.hpp"
 #include "graph/lower/ops/tensor_parallel.hpp"
@@ -207,25 +208,8 @@ class GroupedExpertsWriter {
     return exchanged("results", rows, pairs_);
   }
 
-  /// all_to_all_single: `x` by rows, of which `rows` come.
   TensorId exchanged(std::string_view name, TensorId x, const Expr& rows) {
-    Shape shape = block_.tensor(x).shape;
-    shape.front() = rows;
-    const TensorId out = block_.make({"dispatch", name}, std::move(shape), block_.dtype_of(x));
-    Op op;
-    op.kind = OpKind::copy;
-    op.name = "dispatch";
-    op.inputs = {x};
-    op.outputs = {out};
-    BackwardWriter backward(op);
-    backward.give(x, backward.make(x, block_.dtype_of(x)));
-    block_.emit(std::move(op));
-    const Message message{.kind = MessageKind::all_to_all,
-                          .group = RankGroup::expert,
-                          .bytes = block_.tensor(x).bytes()};
-    block_.send_forward(message);
-    block_.send_backward(message);
-    return out;
+    return exchanged_rows(block_, {"dispatch", name}, x, rows);
   }
 
   BlockBuilder& block_;

@@ -5,39 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "graph/lower/experts/expert_rows.hpp"
 #include "graph/lower/megatron/megatron.hpp"
 #include "graph/lower/megatron/megatron_routing.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
-
-/// Rows of `x` in another order.
-TensorId reordered(BlockBuilder& block, Place place, TensorId x, const Expr& rows) {
-  Shape shape = block.tensor(x).shape;
-  shape.front() = rows;
-  const TensorId out = block.make(place, std::move(shape), block.dtype_of(x));
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = place.op;
-  op.inputs = {x};
-  op.outputs = {out};
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, block.dtype_of(x)));
-  block.emit(std::move(op));
-  return out;
-}
-
-/// Rows of `x` go to the ranks of their experts, or come back (_AllToAll).
-TensorId exchanged(BlockBuilder& block, Place place, TensorId x, const Expr& rows) {
-  const TensorId out = reordered(block, place, x, rows);
-  const Message message{.kind = MessageKind::all_to_all,
-                        .group = RankGroup::expert,
-                        .bytes = block.tensor(x).bytes()};
-  block.send_forward(message);
-  block.send_backward(message);
-  return out;
-}
 
 class MegatronExpertsWriter {
  public:
@@ -68,11 +42,12 @@ class MegatronExpertsWriter {
     TensorId probabilities = permuted.probabilities;
     TensorId given = permuted.tokens;
     if (exchanges_) {
-      given = exchanged(block_, {"dispatch", "tokens"}, given, received_);
-      probabilities = exchanged(block_, {"dispatch", "probabilities"}, probabilities, received_);
+      given = exchanged_rows(block_, {"dispatch", "tokens"}, given, received_);
+      probabilities =
+          exchanged_rows(block_, {"dispatch", "probabilities"}, probabilities, received_);
     }
     TensorId out = compute_experts(given, probabilities);
-    if (exchanges_) out = exchanged(block_, {"combine", "tokens"}, out, sent_);
+    if (exchanges_) out = exchanged_rows(block_, {"combine", "tokens"}, out, sent_);
     for (const TensorId local : {out, permuted.tokens}) forward.local(local);
     if (shares) forward.local(shared);
     for (const TensorId local : {probabilities, given}) forward.local(local);
@@ -207,7 +182,7 @@ class MegatronExpertsWriter {
     // MoEAlltoAllTokenDispatcher sorts chunks by expert only where num_local_experts > 1
     // (sort_chunks_by_idxs, or a transpose of [ranks, experts, capacity, h] when padded).
     if (local_ == 1 || (pads_ && !exchanges_ && !context_.cuts_experts())) return x;
-    if (!pads_) return reordered(block_, place, x, gathered_);
+    if (!pads_) return reordered_rows(block_, place, x, gathered_);
     const Shape shape = block_.tensor(x).shape;
     return copy(block_, place, view_copied_back(block_, {place.op, "view"}, x, shape), shape);
   }
@@ -216,7 +191,7 @@ class MegatronExpertsWriter {
   /// tensor_parallel/mappings.py, whose backwards are each other).
   TensorId across_cut(Place place, TensorId x, const Expr& rows, MessageKind kind) {
     const bool gathers = kind == MessageKind::all_gather;
-    const TensorId out = reordered(block_, place, x, rows);
+    const TensorId out = reordered_rows(block_, place, x, rows);
     const Expr whole = block_.tensor(gathers ? out : x).bytes();
     block_.send_forward({.kind = kind, .bytes = whole});
     block_.send_backward(

@@ -1,0 +1,15 @@
+// Rows of tokens on their way to the experts, and back.
+#pragma once
+
+#include "graph/lower/ops/block_builder.hpp"
+
+namespace memest {
+
+/// Rows of `x` in another order, `rows` of them.
+TensorId reordered_rows(BlockBuilder& block, Place place, TensorId x, const Expr& rows);
+
+/// Rows of `x` go to the ranks of their experts, or come back (all_to_all_single), and `rows` are
+/// there; their gradients take the way back.
+TensorId exchanged_rows(BlockBuilder& block, Place place, TensorId x, const Expr& rows);
+
+}  // namespace memest
