@@ -35,7 +35,8 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
       policy_of(static_cast<const ForwardSpec&>(training), capability, multiprocessors);
   const bool recomputes = !std::holds_alternative<NoRecompute>(training.recompute);
   const bool selects = std::holds_alternative<SelectiveRecompute>(training.recompute);
-  policy.embeddings_want_gradient = recomputes;
+  policy.embeddings_want_gradient =
+      recomputes && row_of(training.implementation.framework).embeddings_want_gradient;
   policy.runs_again = selects      ? RunsAgain::all_but_selected
                       : recomputes ? RunsAgain::all
                                    : RunsAgain::nothing;

@@ -10,8 +10,8 @@ namespace memest {
 namespace {
 
 constexpr std::array kFrameworks = {
-    Framework::transformers, Framework::torchtitan, Framework::megatron, Framework::nanotron,
-    Framework::nanogpt,      Framework::textbook,   Framework::plain};
+    Framework::transformers, Framework::torchtitan, Framework::torchtune, Framework::megatron,
+    Framework::nanotron,     Framework::nanogpt,    Framework::textbook,  Framework::plain};
 
 constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer,
                                       LoopKind::sft, LoopKind::dpo};
@@ -28,6 +28,12 @@ constexpr std::array kPrecisionsOfTorchtitan = {
     PrecisionName{"mixed-fp32-grad", "amp-bf16"},
     PrecisionName{"megatron", "amp-bf16"},
     PrecisionName{"megatron-bf16-grad", "amp-bf16"},
+};
+// A recipe's dtype is that of weights, gradients and states alike.
+constexpr std::array kPrecisionsOfTorchtune = {
+    PrecisionName{"mixed", "bf16"},    PrecisionName{"mixed-fp32-grad", "bf16"},
+    PrecisionName{"megatron", "bf16"}, PrecisionName{"megatron-bf16-grad", "bf16"},
+    PrecisionName{"amp-bf16", "bf16"}, PrecisionName{"fsdp2-bf16", "bf16"},
 };
 // --bf16 --grad-reduce-in-bf16, and with gradients in fp32 by default.
 constexpr std::array kPrecisionsOfMegatron = {
@@ -114,6 +120,27 @@ constexpr FrameworkRow kTorchtitan = {
     // default.
     .checkpoints = CheckpointRule::layers,
     .change_words = &kWordsOfTorchtitan,
+};
+
+// 0.6.1: torchtune/modules, training/_distributed.py (shard_model: a unit a layer, and the rest),
+// recipes/{full,lora}_finetune_{single_device,distributed}.py.
+constexpr FrameworkRow kTorchtune = {
+    .name = "torchtune",
+    .recorded = {"torchtune", "0.6.1"},
+    .asks = "torchtune's model, recipe and YAML file; weights in its format",
+    .model_type = "torchtune",
+    // CEWithChunkedOutputLoss is what its files name.
+    .own = {Framework::torchtune, AttentionKernel::sdpa, LossKernel::chunked, NormKernel::composite,
+            LoopKind::torchtune},
+    .torch_precisions_alone = true,
+    .precision = "bf16",
+    .precisions = kPrecisionsOfTorchtune,
+    .fsdp2 = true,
+    .units = {.root_reshards = true},
+    // _setup_model of the distributed recipes: torch.device("meta").
+    .only_init = ShardInit::meta,
+    .embeddings_want_gradient = false,
+    .adapters_in_type = true,
 };
 
 constexpr FrameworkRow kMegatron = {
@@ -272,6 +299,13 @@ constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
                                      .keeps_batches = true,
                                      .takes_batches_first = true};
 
+// recipes/*_finetune_*.py name torch.optim.AdamW with fused: True.
+constexpr LoopRow kTorchtuneRecipe = {.name = "torchtune",
+                                      .title = "a recipe of torchtune",
+                                      .trains = Framework::torchtune,
+                                      .fused_adamw = true,
+                                      .sums_targets = true};
+
 }  // namespace
 
 const FrameworkRow& row_of(Framework framework) {
@@ -280,6 +314,8 @@ const FrameworkRow& row_of(Framework framework) {
       return kTransformers;
     case Framework::torchtitan:
       return kTorchtitan;
+    case Framework::torchtune:
+      return kTorchtune;
     case Framework::megatron:
       return kMegatron;
     case Framework::nanotron:
@@ -308,6 +344,8 @@ const LoopRow& row_of(LoopKind loop) {
       return kDpoTrainer;
     case LoopKind::torchtitan:
       return kTorchtitanLoop;
+    case LoopKind::torchtune:
+      return kTorchtuneRecipe;
   }
   unreachable("every loop has a row");
 }

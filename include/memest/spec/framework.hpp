@@ -73,7 +73,8 @@ struct FsdpUnits {
   /// The input embedding is a unit, and the final norm with the output head: one unit together
   /// where the embedding is tied. The root's unit has all other parameters.
   bool ends_apart = false;
-  bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
+  bool loss_in_model = true;   ///< the root ends with the loss, else with the logits
+  bool root_reshards = false;  ///< fully_shard of the whole model is told reshard_after_forward too
   /// A tied table is a parameter of both units, each of which gathers it.
   bool gathers_tied_twice = false;
   /// Over expert-parallel ranks a layer's experts are a unit of their own, and each unit gathers
@@ -132,6 +133,10 @@ struct FrameworkRow {
   /// To that buffer: until then all of a backward's gradients lie beside it.
   bool adds_behind_backward = false;
   CheckpointRule checkpoints = CheckpointRule::torch;
+  /// Beside frozen weights and checkpoints embeddings are made to want a gradient, as reentrant
+  /// checkpoints ask for (transformers, enable_input_require_grads).
+  bool embeddings_want_gradient = true;
+  bool adapters_in_type = false;  ///< LoRA's weights have the model's type, whatever peft's would
   /// Selective recompute is a checkpoint around each layer that keeps what contractions make, else
   /// one around the parts of a layer that are recomputed.
   bool keeps_contractions = false;
@@ -172,6 +177,7 @@ struct LoopRow {
   bool pins_batches = false;             ///< pin_memory where the spec says nothing else
   bool has_data_loader = true;           ///< PyTorch's
   bool divides_by_targets = false;       ///< the sum of the loss, by the targets of the step
+  bool sums_targets = false;             ///< over the ranks, with the losses (torchtune)
   bool takes_tiles = false;        ///< log-probabilities of the targets, by tiles of the logits
   bool prefers = false;            ///< which of two answers, beside a frozen reference
   bool passes_token_mask = false;  ///< with every batch, of the tokens that are no padding

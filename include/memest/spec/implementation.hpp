@@ -15,6 +15,7 @@ namespace memest {
 enum class Framework : std::uint8_t {
   transformers,
   torchtitan,
+  torchtune,
   megatron,
   nanotron,
   nanogpt,
@@ -44,7 +45,8 @@ inline constexpr std::array kAttentionKernels = {
 enum class LossKernel : std::uint8_t {
   upcast,   ///< logits cast to fp32, then cross-entropy (transformers)
   plain,    ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
-  chunked,  ///< as upcast, one part of the sequences after another (torchtitan, March 2025)
+  chunked,  ///< as upcast, one part of the sequences after another (torchtitan, March 2025), or
+            ///< the output head's product too (torchtune)
   vocab_parallel,  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
   te               ///< as vocab_parallel by Transformer Engine's kernel, on the logits as they are
 };
@@ -93,12 +95,13 @@ enum class NormKernel : std::uint8_t {
 
 /// The program around the model; what each does stands in its row (framework.hpp).
 enum class LoopKind : std::uint8_t {
-  plain,      ///< PyTorch's idiom in few lines
-  nanogpt,    ///< karpathy/nanoGPT's train.py
-  trainer,    ///< the transformers Trainer, and accelerate with it
-  sft,        ///< TRL's SFTTrainer, around that Trainer
-  dpo,        ///< its DPOTrainer
-  torchtitan  ///< torchtitan's own
+  plain,       ///< PyTorch's idiom in few lines
+  nanogpt,     ///< karpathy/nanoGPT's train.py
+  trainer,     ///< the transformers Trainer, and accelerate with it
+  sft,         ///< TRL's SFTTrainer, around that Trainer
+  dpo,         ///< its DPOTrainer
+  torchtitan,  ///< torchtitan's own
+  torchtune    ///< torchtune's recipes
 };
 
 /// The parts of a layer that Megatron captures as CUDA graphs, as its cuda_graph_scope has them.

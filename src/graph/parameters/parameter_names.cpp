@@ -101,6 +101,22 @@ constexpr std::array kFamilyNames = {
                                 "feed_forward.w2 feed_forward.w3 moe.experts.w1 moe.experts.w2 "
                                 "moe.experts.w3 moe.router.gate attention_norm ffn_norm",
                  .rotary_modules = false},
+    // torchtune/modules: MultiHeadAttention, FeedForward, TransformerDecoder.
+    DecoderNames{.model_type = kTorchtune,
+                 .embedding = "tok_embeddings",
+                 .q = "attn.q_proj",
+                 .k = "attn.k_proj",
+                 .v = "attn.v_proj",
+                 .attention_output = "attn.output_proj",
+                 .gate = "mlp.w1",
+                 .up = "mlp.w3",
+                 .down = "mlp.w2",
+                 .first_norm = "sa_norm",
+                 .second_norm = "mlp_norm",
+                 .head = "output",
+                 .model_order = "tok_embeddings layers norm output",
+                 .layer_order = "attn mlp.w1 mlp.w2 mlp.w3 sa_norm mlp_norm",
+                 .rotary_modules = false},
     // GPTJAttention.__init__ makes k_proj, v_proj, q_proj; so do GPTNeoSelfAttention and
     // OPTAttention.
     DecoderNames{.model_type = "gptj",

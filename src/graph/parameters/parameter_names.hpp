@@ -66,6 +66,8 @@ std::size_t place_in_order(std::string_view name, std::string_view order);
 inline constexpr std::string_view kNanogpt = "nanogpt";
 /// Stands for one where it is torchtitan's LLaMA.
 inline constexpr std::string_view kTorchtitan = "torchtitan";
+/// Stands for one where it is torchtune's TransformerDecoder.
+inline constexpr std::string_view kTorchtune = "torchtune";
 /// Stands for one where it is a GPT written by hand after nanoGPT: a block has its norms first.
 inline constexpr std::string_view kByHand = "nanogpt by hand";
 

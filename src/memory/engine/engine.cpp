@@ -105,6 +105,11 @@ void Engine::bind_input(std::string_view name, StorageId storage) {
   for (const Cell cell : order().cells_named(name)) state_.now.storages[cell] = storage;
 }
 
+void Engine::hand_in(std::string_view name, StorageId storage) {
+  bind_input(name, storage);
+  for (const Cell cell : order().cells_named(name)) state_.now.held[cell] = 1;
+}
+
 void Engine::hand_in(std::uint32_t instance, TensorId tensor, StorageId storage) {
   const Cell cell = order().cell(instance, tensor);
   state_.now.storages[cell] = storage;

@@ -37,6 +37,7 @@ class Engine {
   /// Hands blocks `storage` under `name` from here on, where any reads it.
   void bind_input(std::string_view name, StorageId storage);
   /// Gives up a reference to `storage`, an input of the block's that its forward lets go.
+  void hand_in(std::string_view name, StorageId storage);
   void hand_in(std::uint32_t instance, TensorId tensor, StorageId storage);
   /// One stage of a pipeline's rank over `input`, which the caller holds: the model's forward.
   /// Its result stays held by the caller.

@@ -66,6 +66,16 @@ constexpr LoopHabits with_generator(LoopHabits habits) {
 }
 constexpr LoopHabits kEarlyTorchtitan = with_generator(kTorchtitan);
 
+// recipes/full_finetune_single_device.py, train(): current_loss = self._loss_step(batch) *
+// current_num_tokens; training.scale_grads(self._model, 1 / num_tokens).
+constexpr LoopHabits kTorchtune = {.wrapping = Wrapping::without_its_place,
+                                   .always_divides = true,
+                                   .sends_labels = true,
+                                   .weighs_by_targets = true,
+                                   .hands_labels_over = true,
+                                   .generates_batches = true,
+                                   .keeps_norm = true};
+
 }  // namespace
 
 const LoopHabits& loop_habits_of(const Implementation& implementation) {
@@ -82,6 +92,8 @@ const LoopHabits& loop_habits_of(const Implementation& implementation) {
       return kDpo;
     case LoopKind::torchtitan:
       return row_of(implementation.torchtitan).is_early ? kEarlyTorchtitan : kTorchtitan;
+    case LoopKind::torchtune:
+      return kTorchtune;
   }
   unreachable("every loop has habits");
 }

@@ -43,6 +43,11 @@ struct LoopHabits {
   /// Sends the number of the step's targets, which it has counted on the host, and sums it over the
   /// ranks: the sum of the losses and their mean are names of their own.
   bool counts_targets = false;
+  /// Counts each micro-batch's targets on the device, and weighs its loss by them; the gradients
+  /// are divided by their sum (WeighedLoss). A batch goes before the next is sent.
+  bool weighs_by_targets = false;
+  /// Hands the labels over to the forward, which drops them.
+  bool hands_labels_over = false;
   /// Batches are names of a generator on the device: a step's last one goes as the next is fetched.
   bool generates_batches = false;
   /// Sends all batches of a step, labels of their own with each, and counts the targets before the
@@ -66,7 +71,7 @@ struct LoopHabits {
 
   /// Keeps a step's last loss, and with it its graph, until the next step has ended: to report it.
   [[nodiscard]] bool keeps_step_loss() const {
-    return !fetches_ahead && !names_outputs && !step_is_function;
+    return !fetches_ahead && !names_outputs && !step_is_function && !weighs_by_targets;
   }
   /// Keeps a micro-step's loss until the next forward has answered.
   [[nodiscard]] bool keeps_micro_step_loss() const { return !reports_loss; }

@@ -45,6 +45,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
     recorder_.allocate(size_of(DType::fp32),
                        loop_label(Holding::buffers, LoopTensor::reported_loss));
   }
+  if (habits_.weighs_by_targets) weighed_.emplace(training_, recorder_);
 }
 
 bool TrainingLoop::prefers() const { return row_of(training_.implementation.loop).prefers; }
@@ -80,7 +81,11 @@ void TrainingLoop::step(std::uint16_t number) {
     run_micro_steps();
   }
   recorder_.begin(Phase::clip);
-  norm_.drop();
+  if (weighed_) {
+    weighed_->scale_gradients();
+  } else {
+    norm_.drop();
+  }
   clip();
   recorder_.end();
   recorder_.begin(Phase::optimizer);
@@ -105,6 +110,7 @@ void TrainingLoop::step(std::uint16_t number) {
   if (training_.zero_grad == ZeroGrad::set_to_none) engine_.drop_gradients();
   ended_graph_.drop();
   recorder_.end();
+  if (weighed_) weighed_->report(norm_);
   if (!habits_.keeps_step_loss()) return;
   // The batch is a local of the step.
   rename(reported_, std::exchange(loss_, {}));
@@ -216,14 +222,15 @@ HeldStorage TrainingLoop::divided_loss(StorageId loss) {
   return recorder_.share(loss);
 }
 
-void TrainingLoop::run_model(const Batch& batch) {
+void TrainingLoop::run_model(Batch& batch) {
   if (teacher_ != nullptr) return prefers() ? prefer(batch) : distil(batch);
   if (shares_.cuts()) shares_.make(training_.micro_batch);
   if (batch.images.is_of_storage()) engine_.bind_input(kImages, batch.images.id());
   if (batch.grids.is_of_storage()) engine_.bind_input(kImageGrids, batch.grids.id());
   if (batch.types.is_of_storage()) engine_.bind_input(kTypesOfTokens, batch.types.id());
-  engine_.forward(shares_.stand_in() ? shares_.inputs() : batch.inputs.id(),
-                  shares_.stand_in() ? shares_.labels() : batch.labels.id());
+  const StorageId labels = shares_.stand_in() ? shares_.labels() : batch.labels.id();
+  if (habits_.hands_labels_over) engine_.hand_in("labels", batch.labels.give_up());
+  engine_.forward(shares_.stand_in() ? shares_.inputs() : batch.inputs.id(), labels);
 }
 
 /// Student first, as transformers' and torchtune's recipes have it: the teacher runs beside all
@@ -265,7 +272,7 @@ void TrainingLoop::prefer(const Batch& batch) {
 
 /// The model's outputs (logits, cache, and the loss where the model takes it) are held until the
 /// forward's function returns, or until the next one has its own.
-void TrainingLoop::forward(const Batch& batch) {
+void TrainingLoop::forward(Batch& batch) {
   run_model(batch);
   if (habits_.names_outputs) return name_answers();
   HeldStorage answered = recorder_.adopt(engine_.loss());
@@ -280,7 +287,7 @@ void TrainingLoop::forward(const Batch& batch) {
   if (copies && !habits_.widens_outputs) copy_answers({answered, logits, outputs});
   if (!copies)
     for (const Answered& other : engine_.take_answered())
-      outputs.push_back(recorder_.adopt(other.storage));
+      (weighed_ ? weighed_->labels() : outputs).push_back(recorder_.adopt(other.storage));
   Loss loss;
   loss.scalar = wrapped == kNoStorage ? divided_loss(answered.id()) : recorder_.adopt(wrapped);
   if (habits_.counts_targets) {
@@ -302,6 +309,7 @@ void TrainingLoop::forward(const Batch& batch) {
     loss.kept.push_back(recorder_.adopt(storage));
   }
   rename(loss_, std::move(loss));
+  if (weighed_) weighed_->add_loss();
 }
 
 /// A loop whose names of the answers are the script's: each ends when the next answer takes it.

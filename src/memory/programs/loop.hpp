@@ -1,6 +1,7 @@
 // The training loop around the model, micro-step by micro-step.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "memory/engine/engine.hpp"
@@ -12,6 +13,7 @@
 #include "memory/programs/pipeline_stages.hpp"
 #include "memory/programs/stand_ins.hpp"
 #include "memory/timeline/recorder.hpp"
+#include "memory/torchtune/weighed_loss.hpp"
 
 namespace memest {
 
@@ -70,8 +72,8 @@ class TrainingLoop {
   void evaluate();
   HeldStorage count_targets(HeldStorage so_far);
   HeldStorage sum_over_ranks(HeldStorage targets);
-  void forward(const Batch& batch);
-  void run_model(const Batch& batch);
+  void forward(Batch& batch);
+  void run_model(Batch& batch);
   void distil(const Batch& batch);
   [[nodiscard]] bool prefers() const;
   void prefer(const Batch& batch);
@@ -113,6 +115,7 @@ class TrainingLoop {
   Loss reported_;
   HeldVector ended_graph_;  // of the last loss, until training_step returns
   HeldStorage loss_sum_;    // before its division, a name of the step's own
+  std::optional<WeighedLoss> weighed_;
   HeldStorage norm_;
   HeldVector held_outputs_;
 };

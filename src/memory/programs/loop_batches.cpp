@@ -36,8 +36,9 @@ void TrainingLoop::send_batch(std::uint16_t number) {
   recorder_.begin(Phase::batch, number);
   if (!habits_.fetches_ahead) {
     if (habits_.generates_batches) {
-      if (number == 1) drop_in_order(batches_);
+      if (number == 1 || weighed_) drop_in_order(batches_);
       name_batch();
+      if (weighed_) weighed_->count_targets();
     } else if (habits_.step_is_function) {
       // The list of the step's batches keeps the inputs; the labels' name is taken.
       if (!batches_.empty()) batches_.back().labels.drop();

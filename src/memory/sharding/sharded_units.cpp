@@ -121,12 +121,16 @@ void ShardedUnits::after_op(const OpSite& site) {
 /// The root's post_forward, where the program goes on in the model's last block.
 void ShardedUnits::after_answer() {
   for (Part& part : parts_) part.kept_output.drop();
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].ends_at_answer()) end_forward(i);
+  }
 }
 
 void ShardedUnits::after_forward(std::uint32_t instance) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const ShardedUnit& unit = units_[i];
     if (!unit.ends_with(instance) || unit.ends_behind_look_up || unit.never_ends) continue;
+    if (unit.ends_at_answer()) continue;
     end_forward(i);
     if (!units_[i].is_root) continue;
     // _post_forward has ended all_gather_state before, but its local of that name holds it until
@@ -185,7 +189,10 @@ void ShardedUnits::begin_backward(std::size_t unit) {
 
 void ShardedUnits::before_node(const OpSite& site) {
   // _register_pre_backward_hook hangs on what the model answers before it is cast.
-  if (waits_ && site.op < units_[*waits_].answers) begin_backward(*std::exchange(waits_, {}));
+  const auto answered = [&](std::uint32_t answers) {
+    return site.op < answers || (site.op == answers && !order_.op(site).casts_answer);
+  };
+  if (waits_ && answered(units_[*waits_].answers)) begin_backward(*std::exchange(waits_, {}));
   if (const auto unit = module_at(site, OpOfModule::last)) begin_backward(*unit);
 }
 

@@ -81,7 +81,7 @@ class UnitWriter {
     root.last = layout_.loss_in_model ? span.last : head_;
     // torchtitan and accelerate leave the root to FSDPState._lazy_init: it keeps its weights, which
     // the backward would gather again at once.
-    root.reshards = false;
+    root.reshards = layout_.root_reshards && reshard_ == Reshard::always;
     root.answers = answer_at(root.last);
     root.parameters = parameters_of_ends(span);
     if (layout_.ends_apart) take_ends(root, input, tail);

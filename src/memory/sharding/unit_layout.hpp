@@ -44,6 +44,8 @@ struct ShardedUnit {
   bool is_root = false;  ///< the last of its part, around all others
   /// The op of the root's last block with which the model answers; behind it the program goes on.
   std::uint32_t answers = kBlocks;
+  /// A root that gives back what it gathered when the model answers.
+  [[nodiscard]] bool ends_at_answer() const { return is_root && reshards && answers != kBlocks; }
   bool reshards = true;  ///< gives the gathered weights back after the forward
   /// A hook stands before its backward: what it answers wants a gradient.
   bool has_backward = true;

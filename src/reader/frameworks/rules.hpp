@@ -35,6 +35,8 @@ std::span<const Rule> recipe_rules();
 
 /// Refuses, at the key that asks for it, what torchtitan does not run. `root` is the spec.
 void check_torchtitan(const Value& root, const Job& job, Diagnostics& diagnostics);
+/// Refuses, at the key that asks for it, what torchtune's recipes do not run.
+void check_torchtune(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses, at the key that asks for it, what the Trainer does not run. `root` is the spec.
 void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses what no run of TRL's trainers was recorded with. `root` is the spec.

@@ -44,7 +44,10 @@ void check_norm(const Value* norm, const Implementation& own, Diagnostics& diagn
 
 /// torchtitan's loss in parts of the sequences was there in March 2025; a later one's is another.
 void check_loss(const Value* loss, const Implementation& implementation, Diagnostics& diagnostics) {
-  if (loss == nullptr || implementation.loss != LossKernel::chunked) return;
+  const LossKernel own = row_of(implementation.framework).own.loss;
+  if (loss == nullptr || implementation.loss != LossKernel::chunked || implementation.loss == own) {
+    return;
+  }
   const bool titan = row_of(implementation.framework).splits.by_dtensor;
   if (titan && row_of(implementation.torchtitan).chunks_loss) return;
   diagnostics.push_back(unavailable_at(

@@ -212,6 +212,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_parallelism(mapping("parallelism"), job, diagnostics);
   check_megatron(root, job, diagnostics);
   check_torchtitan(root, job, diagnostics);
+  check_torchtune(root, job, diagnostics);
   check_nanotron(root, job, diagnostics);
   check_trainer(root, job, diagnostics);
   check_trl(root, job, diagnostics);

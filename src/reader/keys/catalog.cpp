@@ -198,9 +198,9 @@ constexpr Key kCeilingFileKeys[] = {
      .required = true},
 };
 
-constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},
-                                         {"nanotron"},     {"nanogpt"},    {"textbook"},
-                                         {"plain"}};
+constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"torchtune"},
+                                         {"megatron"},     {"nanotron"},   {"nanogpt"},
+                                         {"textbook"},     {"plain"}};
 constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
 constexpr Word kLayerWords[] = {{"te"}};
 constexpr Word kGpuCounts[] = {{"one"}, {"several"}, {"offloading"}};

@@ -22,8 +22,10 @@ bool finds_unused_parameters(const Job& job) {
 }
 
 // trl 1.16, SFTTrainer.compute_loss and DPOTrainer._compute_loss: accelerator.gather_for_metrics.
+// torchtune's distributed recipes: all_reduce(num_tokens), all_reduce(running_loss).
 std::int64_t reporting_ranks(const TrainingSpec& training, const Parallelism& parallelism) {
-  return row_of(training.implementation.loop).takes_tiles ? parallelism.data : 1;
+  const LoopRow& loop = row_of(training.implementation.loop);
+  return loop.takes_tiles || loop.sums_targets ? parallelism.data : 1;
 }
 
 }  // namespace memest

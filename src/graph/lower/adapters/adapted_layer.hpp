@@ -31,6 +31,8 @@ struct LayerHabits {
   bool clones = false;        ///< the result, before the adapter's is added
   bool converts = true;       ///< the input to the adapter's type
   bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
+  bool names_parts =
+      false;  ///< what layer and adapter answer have names until the function returns
 };
 LayerHabits layer_habits(const DecoderContext& context, bool codes);
 

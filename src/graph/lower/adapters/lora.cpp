@@ -7,7 +7,7 @@ LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
   // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers,
   // lora.Linear8bitLt does not.
-  if (!codes) return {};
+  if (!codes) return {.names_parts = context.program.names_adapter};
   const bool hqq = row_of(context.quantized->format).hqq;
   const bool four_bits = !hqq && context.quantized->format != WeightFormat::int8;
   return {.clones = four_bits, .converts = !context.policy.autocast, .sums_in_type = !hqq};
@@ -57,7 +57,14 @@ TensorId lora_layer(BlockBuilder& block, const DecoderContext& context, const Ad
   const TensorId input = dropout(block, names.sum, context.dropout(lora.dropout), wide);
   const TensorId narrow = times_trained(block, {names.a, shape.in, rank}, {of.rows.shape, input});
   const TensorId update = times_trained(block, {names.b, rank, shape.out}, {of.rows.shape, narrow});
-  TensorId scaled = scale(block, {names.b, "scaled"}, update);
+  TensorId scaled = [&] {
+    Frame renaming(block);
+    if (habits.names_parts) renaming.local(narrow);
+    return scale(block, {names.b, "scaled"}, update);
+  }();
+  if (habits.names_parts) {
+    for (const TensorId part : {result, scaled}) frame.local(part);
+  }
   if (habits.sums_in_type) {
     if (habits.converts) scaled = cast(block, {names.b, "in type"}, scaled, type);
     frame.local(scaled);

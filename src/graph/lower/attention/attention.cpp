@@ -4,6 +4,7 @@
 
 #include "graph/lower/float8/float8_parallel.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/torchtune/torchtune.hpp"
 
 namespace memest {
 namespace {
@@ -92,6 +93,7 @@ class Projections {
   AttentionInputs separate(TensorId x) {
     const Expr q_width = dims_.a * dims_.d;
     const Expr kv_width = dims_.k * dims_.d;
+    if (context_.program.rotations == Rotations::pairs) return in_turn(x);
     const ProjectionOrder order = context_.habits.projections;
     const auto seen = [&](Part part, TensorId given, bool now) {
       return now ? heads(part, given) : given;
@@ -117,6 +119,24 @@ class Projections {
     q = normed(Part::q, q, !norms);
     k = normed(Part::k, k, !norms);
     return {q, k, v};
+  }
+
+  // MultiHeadAttention.forward of torchtune: q rotates before k is projected, k behind v.
+  AttentionInputs in_turn(TensorId x) {
+    const auto project_heads = [&](Part part, bool bias) {
+      const std::string_view name = projection_of(part);
+      const TensorId raw = project(name, count_of(part) * dims_.d, bias, x);
+      return heads(part, raw);
+    };
+    const auto turned = [&](std::string_view name, TensorId raw) {
+      Frame renaming(block_);
+      renaming.local(raw);
+      return Heads{rotates_ ? rotated_pairs(block_, context_, name, raw) : raw};
+    };
+    const Heads q = turned("q_rotary", project_heads(Part::q, spec_.q_bias));
+    const TensorId k = project_heads(Part::k, spec_.kv_bias);
+    const TensorId v = project_heads(Part::v, spec_.kv_bias);
+    return {q, turned("k_rotary", k), {v}};
   }
 
   /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation, repeated heads and products give back
@@ -145,6 +165,13 @@ class Projections {
                       : view(block_, {name, "heads"}, x, by_head(count));
     }
     const bool single = (of_k || of_v ? spec_.kv_heads : spec_.heads) == 1;
+    // The gradient of channels taken out one by one lies by tokens, that of heads which repeats are
+    // summed to by heads.
+    if (context_.program.rotations == Rotations::pairs) {
+      const bool by_heads = of_v && !single && (written_out_ || context_.repeats_by_heads());
+      return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
+                      : view(block_, {name, "heads"}, x, by_head(count));
+    }
     if (packed_gradient && !single) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));
     }
@@ -304,57 +331,6 @@ class Projections {
 
 }  // namespace
 
-std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind) {
-  const AttentionCall call = attention_call(context, kind);
-  const auto refuses = [](bool condition, const char* sentence) {
-    return condition ? std::optional<Unavailable>(Unavailable{sentence}) : std::nullopt;
-  };
-  constexpr std::int64_t kWidestFlash = 256;
-  const std::int64_t head_dim = context.attention.head_dim;
-  switch (call.kernel) {
-    case AttentionKernel::sdpa_flash:
-      if (!is_half(call.dtype)) return refuses(true, "flash attention takes 16-bit types only");
-      if (head_dim > kWidestFlash) {
-        return refuses(true, "flash attention takes heads of 256 channels at most");
-      }
-      if (call.value_dim) {
-        return refuses(true, "flash attention takes values as wide as keys (PyTorch 2.11)");
-      }
-      if ((call.grouped || call.dropout > 0) && context.policy.unpacks_by_rows()) {
-        return refuses(true,
-                       "saved tensors in page-locked memory are not followed through flash "
-                       "attention with grouped heads or dropout; leave 'pin_memory' out");
-      }
-      return refuses(call.masked, "flash attention takes no mask, and this model passes one");
-    case AttentionKernel::sdpa_efficient:
-      if (call.masked && context.policy.saves_on_cpu) {
-        return refuses(true,
-                       "saved tensors on the host are not followed through the memory-efficient "
-                       "kernel with a mask, which it sees expanded over the heads");
-      }
-      return refuses(call.grouped || call.broadcast,
-                     "the memory-efficient kernel takes no grouped heads (PyTorch 2.11)");
-    case AttentionKernel::sdpa_cudnn:
-      return refuses(!is_half(call.dtype) || call.broadcast,
-                     "cuDNN attention takes 16-bit types and no broadcast heads");
-    case AttentionKernel::sdpa_math:
-    case AttentionKernel::eager:
-      return refuses(context.policy.unpacks_by_rows(),
-                     "saved tensors in page-locked memory are not followed through attention that "
-                     "is written out as products; leave 'pin_memory' out, or use a fused kernel");
-    case AttentionKernel::sdpa:
-    case AttentionKernel::textbook:
-      return std::nullopt;
-    case AttentionKernel::unfused:
-      return refuses(true, "unfused attention is that of the implementation megatron");
-    case AttentionKernel::flash_2:
-      return refuses(true, "the flash-attn package is available in the implementation megatron");
-    case AttentionKernel::te:
-      return refuses(true, "Transformer Engine's attention is that of the implementation megatron");
-  }
-  return std::nullopt;
-}
-
 TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
                    const Branch& branch) {
   if (context.latent() != nullptr) return latent_attention(block, context, kind, branch.x);
@@ -369,6 +345,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   AttentionInputs inputs = Projections(block, context, {call, rotates, frame}).write(x);
   if (rotates) inputs = rotate(block, {context, kind, frame}, inputs);
   if (context.repeats_by_tokens()) inputs = repeated_by_tokens(block, context, inputs);
+  if (context.repeats_by_heads()) inputs = repeated_by_heads(block, context, inputs);
   if (context.caches()) update_cache(block, context, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id}) frame.local(local);
   const TensorId mixed = context.parts != nullptr

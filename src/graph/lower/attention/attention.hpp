@@ -118,6 +118,9 @@ bool broadcasts_heads(const DecoderContext& context);
 /// of [b, s, k, d]; xk and xv have their names until both are there.
 AttentionInputs repeated_by_tokens(BlockBuilder& block, const DecoderContext& context,
                                    const AttentionInputs& inputs);
+/// As above, of [b, k, s, d]; each repeat takes the name of what it repeats.
+AttentionInputs repeated_by_heads(BlockBuilder& block, const DecoderContext& context,
+                                  const AttentionInputs& inputs);
 /// A single head as a product broadcasts it; any other as it is.
 Heads broadcast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                       Heads x);

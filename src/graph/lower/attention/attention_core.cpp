@@ -102,7 +102,8 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   const std::int64_t value_dim = value_dim_of(context.decoder.attention);
   if (value_dim != spec.head_dim) call.value_dim = value_dim;
   // transformers repeats keys and values where it passes a mask.
-  call.grouped = spec.kv_heads < spec.heads && !call.masked && !context.repeats_by_tokens();
+  const bool repeated = context.repeats_by_tokens() || context.repeats_by_heads();
+  call.grouped = spec.kv_heads < spec.heads && !call.masked && !repeated;
   call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
                  (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
@@ -169,6 +170,17 @@ AttentionInputs repeated_by_tokens(BlockBuilder& block, const DecoderContext& co
   };
   Frame names(block);
   for (const TensorId local : {inputs.k.id, inputs.v.id}) names.local(local);
+  const Heads k = repeated("k_repeat", inputs.k);
+  return {inputs.q, k, repeated("v_repeat", inputs.v)};
+}
+
+AttentionInputs repeated_by_heads(BlockBuilder& block, const DecoderContext& context,
+                                  const AttentionInputs& inputs) {
+  const auto repeated = [&](std::string_view name, Heads x) {
+    Frame renaming(block);
+    renaming.local(x.id);
+    return repeat_heads(block, context, name, x);
+  };
   const Heads k = repeated("k_repeat", inputs.k);
   return {inputs.q, k, repeated("v_repeat", inputs.v)};
 }

@@ -352,6 +352,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
   if (context.liger().rope) {
     return liger_rotate(block, call, inputs, tables_of(block, context, call.kind));
   }
+  if (context.program.rotations == Rotations::pairs) return inputs;  // where they are projected
   if (context.program.rotations == Rotations::complex) {
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);

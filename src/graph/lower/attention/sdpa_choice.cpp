@@ -96,4 +96,55 @@ AttentionKernel resolve_in_early_torchtitan(const AttentionCall& call, std::int6
   return cudnn ? AttentionKernel::sdpa_cudnn : flash_first(call, head_dim, policy);
 }
 
+std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind) {
+  const AttentionCall call = attention_call(context, kind);
+  const auto refuses = [](bool condition, const char* sentence) {
+    return condition ? std::optional<Unavailable>(Unavailable{sentence}) : std::nullopt;
+  };
+  constexpr std::int64_t kWidestFlash = 256;
+  const std::int64_t head_dim = context.attention.head_dim;
+  switch (call.kernel) {
+    case AttentionKernel::sdpa_flash:
+      if (!is_half(call.dtype)) return refuses(true, "flash attention takes 16-bit types only");
+      if (head_dim > kWidestFlash) {
+        return refuses(true, "flash attention takes heads of 256 channels at most");
+      }
+      if (call.value_dim) {
+        return refuses(true, "flash attention takes values as wide as keys (PyTorch 2.11)");
+      }
+      if ((call.grouped || call.dropout > 0) && context.policy.unpacks_by_rows()) {
+        return refuses(true,
+                       "saved tensors in page-locked memory are not followed through flash "
+                       "attention with grouped heads or dropout; leave 'pin_memory' out");
+      }
+      return refuses(call.masked, "flash attention takes no mask, and this model passes one");
+    case AttentionKernel::sdpa_efficient:
+      if (call.masked && context.policy.saves_on_cpu) {
+        return refuses(true,
+                       "saved tensors on the host are not followed through the memory-efficient "
+                       "kernel with a mask, which it sees expanded over the heads");
+      }
+      return refuses(call.grouped || call.broadcast,
+                     "the memory-efficient kernel takes no grouped heads (PyTorch 2.11)");
+    case AttentionKernel::sdpa_cudnn:
+      return refuses(!is_half(call.dtype) || call.broadcast,
+                     "cuDNN attention takes 16-bit types and no broadcast heads");
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+      return refuses(context.policy.unpacks_by_rows(),
+                     "saved tensors in page-locked memory are not followed through attention that "
+                     "is written out as products; leave 'pin_memory' out, or use a fused kernel");
+    case AttentionKernel::sdpa:
+    case AttentionKernel::textbook:
+      return std::nullopt;
+    case AttentionKernel::unfused:
+      return refuses(true, "unfused attention is that of the implementation megatron");
+    case AttentionKernel::flash_2:
+      return refuses(true, "the flash-attn package is available in the implementation megatron");
+    case AttentionKernel::te:
+      return refuses(true, "Transformer Engine's attention is that of the implementation megatron");
+  }
+  return std::nullopt;
+}
+
 }  // namespace memest

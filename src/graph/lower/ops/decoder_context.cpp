@@ -310,7 +310,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                          program,
                          program.habits(*family),
                          dimensions_of(decoder, policy),
-                         names_of(model.model_type),
+                         names_of(stored_type(model.model_type, policy.implementation)),
                          adapter,
                          model.low_rank ? &*model.low_rank : nullptr,
                          model.quantized ? &*model.quantized : nullptr};

@@ -111,7 +111,15 @@ struct DecoderContext {
                                 row_of(policy.implementation.torchtitan).compiles_loss);
   }
   [[nodiscard]] bool repeats_by_tokens() const {
-    return program.repeats_by_tokens && attention.kv_heads < attention.heads;
+    return program.head_repeats == HeadRepeats::by_tokens && attention.kv_heads < attention.heads;
+  }
+  [[nodiscard]] bool repeats_by_heads() const {
+    return program.head_repeats == HeadRepeats::by_heads && attention.kv_heads < attention.heads;
+  }
+  /// The head's product and the loss are of a part of the sequences after another.
+  [[nodiscard]] bool chunks_head() const {
+    return program.chunks_head && policy.implementation.loss == LossKernel::chunked &&
+           policy.end == ForwardEnd::cross_entropy;
   }
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// The forward fills a key-value cache.

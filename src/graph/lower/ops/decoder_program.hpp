@@ -49,7 +49,15 @@ enum class PositionIds : std::uint8_t {
 enum class Rotations : std::uint8_t {
   in_formula,  ///< in place, from no table
   tables,      ///< cosines and sines that the model's forward makes
-  complex      ///< in fp32, as complex numbers or by the model's rope cache (torchtitan)
+  complex,     ///< in fp32, as complex numbers or by the model's rope cache (torchtitan)
+  pairs        ///< in fp32, neighbours one by one, queries before keys are projected (torchtune)
+};
+
+/// How keys and values come to stand beside every query head before the kernel is called.
+enum class HeadRepeats : std::uint8_t {
+  by_kernel,  ///< the kernel's affair, or the library's around it
+  by_tokens,  ///< written out as [b, s, a, d] (torchtitan before 0.2)
+  by_heads    ///< written out as [b, a, s, d] (torchtune)
 };
 
 /// The targets of the loss.
@@ -81,9 +89,10 @@ struct DecoderProgram {
   /// Attention and rotation are functions of the library: scores are scaled by an operation of
   /// their own, rotated and other channels are joined, the weights are answered.
   bool library_functions = false;
-  bool repeats_by_tokens = false;    ///< keys and values are written out for every query head
+  HeadRepeats head_repeats = HeadRepeats::by_kernel;
   bool cuts_rotations = false;       ///< context ranks have their part of the model's table
   bool names_attention = false;      ///< attention's result, until dropout has run
+  bool names_adapter = false;        ///< what a module and its adapter answer, until their sum
   bool feed_forward_module = false;  ///< a module, which holds what it is called with
   ActivationWriting activation = ActivationWriting::one_kernel;
   /// Its mixture of experts where it writes one of its own; null: transformers'.
@@ -98,6 +107,8 @@ struct DecoderProgram {
   // The loss.
   Targets targets = Targets::token_ids;
   bool widens_logits = false;  ///< whatever the loss kernel is
+  /// Of LossKernel::chunked: the output head's product is of a part of the sequences too.
+  bool chunks_head = false;
 
   // torch.compile.
   RegionCheckpoint region_checkpoint = RegionCheckpoint::around;

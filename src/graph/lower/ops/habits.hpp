@@ -18,6 +18,7 @@ enum class NormWriting {
   cast_then_gain,  ///< RMS norm in fp32, cast, then times the gain (LLaMA)
   gain_then_cast,  ///< RMS norm and gain in fp32, then cast (OLMo 2)
   one_plus_gain,   ///< the same with 1 + gain (Gemma)
+  called_in_fp32,  ///< rms_norm of an fp32 copy, with a gain of another type (torchtune)
   one_plus_fused   ///< one kernel with 1 + gain, under autocast in the compute type (Nemotron)
 };
 
@@ -31,8 +32,9 @@ enum class BiasCall {
 /// Which of a layer's results have names of their own, and so live until it returns or names
 /// something else so.
 enum class LayerLocals {
-  replaced,    ///< each result takes the name of what it was made from (LLaMA)
-  branches,    ///< both branches' results are named (GPT-NeoX)
+  replaced,  ///< each result takes the name of what it was made from (LLaMA)
+  sums,      ///< branches' results and the first sum, which takes the first norm's name (torchtune)
+  branches,  ///< both branches' results are named (GPT-NeoX)
   sublayers,   ///< and a norm's result until the residual sum replaces it (GPT-2)
   norms,       ///< branches', and a norm's until the next takes its name (BLOOM)
   first_norm,  ///< branches' and the first norm's (StableLM)

@@ -52,6 +52,9 @@ class NormWriter {
       case NormWriting::one_plus_gain:
         // GemmaRMSNorm: output · (1.0 + weight.float()), then type_as(x).
         return one_plus_gain();
+      case NormWriting::called_in_fp32:
+        // torchtune's RMSNorm: F.rms_norm(x.float(), weight=scale).to(x.dtype).
+        return called_in_fp32();
     }
     return x_;
   }
@@ -140,6 +143,37 @@ class NormWriter {
       out = add(block_, at("out"), out, block_.parameter(at("bias"), part_.gain));
     frame.local(out);
     return cast(block_, at("out in type"), out, given_);
+  }
+
+  /// native/layer_norm.cpp, rms_norm: rows and a gain of one type have a kernel, others
+  /// rms_norm_composite: rsqrt(pow(x, 2).mean(-1, true).add_(eps)), times x, times the gain.
+  TensorId called_in_fp32() {
+    if (given_ == DType::fp32) return kernel(x_, affine(), Statistics::kept);
+    const TensorId scaled = composed(in_fp32(x_));
+    Frame frame(block_);
+    frame.local(scaled);
+    return cast(block_, at("out in type"), scaled, given_);
+  }
+
+  TensorId composed(TensorId x) {
+    Frame function(block_);
+    const TensorId root = function.local(root_of_mean(x));
+    function.local(x);
+    TensorId scaled = multiply(block_, at("normalized in fp32"), x, root);
+    if (has_gain()) {
+      scaled = multiply(block_, at("scaled"), scaled, block_.parameter(at("weight"), part_.gain));
+    }
+    return scaled;
+  }
+
+  /// A C++ expression's parts go at its end, the last one first.
+  TensorId root_of_mean(TensorId x) {
+    Frame expression(block_);
+    const TensorId square = power(block_, at("square"), x);
+    const TensorId variance = expression.local(mean_of_rows(block_, at("variance"), square));
+    expression.local(square);
+    return reciprocal_root(block_, at("reciprocal rms"),
+                           add_number_in_place(block_, at("variance + epsilon"), variance));
   }
 
   TensorId one_plus_fused() {

@@ -181,6 +181,16 @@ TensorId add_number(BlockBuilder& block, Place place, TensorId x) {
   return out;
 }
 
+TensorId add_number_in_place(BlockBuilder& block, Place place, TensorId x) {
+  const TensorId out = block.alias(place, x, block.tensor(x).shape);
+  Op op = op_of(OpKind::add, place);
+  op.inputs = {x};
+  op.outputs = {out};
+  BackwardWriter(op).hand_on(x);
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId right) {
   const DType dtype = promoted(block.dtype_of(left), block.dtype_of(right));
   const Shape& left_shape = block.tensor(left).shape;

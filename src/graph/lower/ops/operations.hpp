@@ -60,6 +60,7 @@ TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId righ
 /// `x` and a Python number: nothing is kept.
 TensorId scale(BlockBuilder& block, Place place, TensorId x);
 TensorId add_number(BlockBuilder& block, Place place, TensorId x);
+TensorId add_number_in_place(BlockBuilder& block, Place place, TensorId x);
 /// `x` to the power of a number: keeps x.
 TensorId power(BlockBuilder& block, Place place, TensorId x);
 /// 1/√x: keeps its result.

@@ -115,7 +115,7 @@ class LayerWriter {
   TensorId attention_sublayer(TensorId x) {
     Frame sublayer(block_);
     const TensorId normalized = named(LayerLocals::first_norm, normalize("attention_norm", x));
-    if (names_norm()) sublayer.local(normalized);
+    if (names_norm() || names_sums()) sublayer.local(normalized);
     if (context_.habits.locals == LayerLocals::norms) {
       norm_to_rename_ = normalized;
     }
@@ -131,7 +131,11 @@ class LayerWriter {
       named_branch_ = mixed;
       return residual("attention_residual", x, mixed);
     }
-    return residual("attention_residual", x, named(LayerLocals::branches, mixed));
+    const TensorId sum = residual("attention_residual", x, named(LayerLocals::branches, mixed));
+    if (names_sums()) {
+      for (const TensorId local : {sum, mixed}) block_.hold_to_end(local);
+    }
+    return sum;
   }
 
   TensorId feed_forward_sublayer(TensorId x) {
@@ -143,7 +147,9 @@ class LayerWriter {
       const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
       return feed_forward(block_, context_, part, {normalized, x});
     }
-    return residual("feed_forward_residual", x, named(LayerLocals::branches, feed(normalized)));
+    const TensorId fed =
+        named(names_sums() ? LayerLocals::sums : LayerLocals::branches, feed(normalized));
+    return residual("feed_forward_residual", x, fed);
   }
 
   /// The feed-forward on rows without a function of its own, which names what it is added to.
@@ -167,6 +173,8 @@ class LayerWriter {
   }
 
   [[nodiscard]] bool names_norm() const { return context_.habits.locals == LayerLocals::sublayers; }
+
+  [[nodiscard]] bool names_sums() const { return context_.habits.locals == LayerLocals::sums; }
 
   TensorId normalize(std::string_view name, TensorId x) {
     NormPart part{name, context_.decoder.norm, {context_.dims.h}};

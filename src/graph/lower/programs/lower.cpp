@@ -17,6 +17,8 @@ std::variant<Graph, Unavailable> lower_decoder_model(const ModelSpec& model,
       return lower_transformers(model, policy);
     case Framework::torchtitan:
       return lower_torchtitan(model, policy);
+    case Framework::torchtune:
+      return lower_torchtune(model, policy);
     case Framework::megatron:
       return lower_megatron(model, policy);
     case Framework::nanotron:

@@ -156,7 +156,8 @@ std::optional<Unavailable> ranks_refusal(const DecoderContext& context, const La
         "PyTorch's context parallelism takes no heads that lie on tensor-parallel ranks as "
         "DTensors, as those of torchtitan's Qwen3 do: leave 'tensor' or 'context' out"};
   }
-  const bool flash = context.program.repeats_by_tokens && kernel == AttentionKernel::sdpa_flash;
+  const bool flash = context.program.head_repeats == HeadRepeats::by_tokens &&
+                     kernel == AttentionKernel::sdpa_flash;
   if (flash || kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
   return Unavailable{
       "torchtitan's context parallelism is available with cuDNN's attention only, and before 0.2.0 "
@@ -303,7 +304,7 @@ constexpr DecoderProgram kTorchtitanProgram = {
 /// Before 0.2.0 (0.1.0, models/llama3/model/model.py, Attention.forward).
 constexpr DecoderProgram early_program() {
   DecoderProgram program = kTorchtitanProgram;
-  program.repeats_by_tokens = true;
+  program.head_repeats = HeadRepeats::by_tokens;
   program.cuts_rotations = true;
   program.sdpa = resolve_in_early_torchtitan;
   return program;

@@ -1,0 +1,161 @@
+// torchtune: TransformerDecoder.chunked_output and CEWithChunkedOutputLoss. The output head
+// multiplies one part of the sequences after another, and the losses of the parts are taken when
+// all logits are there: in fp32 are those of one part at a time, log-probabilities of all.
+#include <utility>
+
+#include "graph/lower/chunked/chunks.hpp"
+#include "graph/lower/torchtune/torchtune.hpp"
+#include "graph/lower/trl/trl.hpp"
+
+namespace memest {
+namespace {
+
+class ChunkedHead {
+ public:
+  ChunkedHead(BlockBuilder& block, const DecoderContext& context)
+      : block_(block),
+        context_(context),
+        dims_(context.dims),
+        lengths_(chunk_lengths(context)),
+        copies_(context.policy.micro_batch > 1) {}
+
+  TensorId write(TensorId x) {
+    const std::vector<TensorId> logits = outputs(x);
+    const TensorId labels = shifted_labels();
+    Frame list(block_);
+    for (auto one = logits.rbegin(); one != logits.rend(); ++one) list.local(*one);
+    if (keeps_labels()) {
+      block_.answer(labels);
+    } else {
+      list.local(labels);
+    }
+    return loss_of(logits, labels);
+  }
+
+ private:
+  /// recipes/full_finetune_distributed.py has the labels among train()'s own names, where the other
+  /// recipes' _loss_step lets them go.
+  [[nodiscard]] bool keeps_labels() const {
+    return context_.adapter == nullptr && context_.policy.reporting > 1;
+  }
+
+  [[nodiscard]] Shape rows_of(std::size_t chunk) const { return {dims_.b, lengths_[chunk]}; }
+
+  /// unembed(h); the model's forward names the last layer's output until it returns.
+  std::vector<TensorId> outputs(TensorId x) {
+    Frame model(block_);
+    block_.let_input_go();
+    model.local(x);
+    Frame unembed(block_);
+    return products(
+        unembed.local(norm(block_, context_, {"final_norm", context_.decoder.norm, {dims_.h}}, x)));
+  }
+
+  std::vector<TensorId> products(TensorId hidden) {
+    std::vector<SplitPart> parts;
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      parts.push_back({{"final_norm", "chunk"}, {dims_.b, lengths_[i], dims_.embedding}});
+    }
+    const std::vector<TensorId> chunks = split(block_, "final_norm", hidden, parts);
+    const bool tied = context_.decoder.tied_embeddings;
+    const Projection2d head{"lm_head", dims_.embedding, dims_.v, false, tied};
+    const Place place{"lm_head", "weight"};
+    const Shape shape = {dims_.v, dims_.embedding};
+    const TensorId weight =
+        tied ? block_.tied_parameter(place, shape) : block_.parameter(place, shape);
+    std::vector<TensorId> logits;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      // at::linear flattens rows that do not follow one another by reshape, where the matrix wants
+      // a gradient; else it multiplies them in batches (should_fold of LinearAlgebra.cpp).
+      const bool copies = copies_ && block_.needs_gradient(weight);
+      const Shape rows = {dims_.b * lengths_[i]};
+      const TensorId flat = flattened(block_, "final_norm", chunks[i], copies);
+      logits.push_back(product_with(block_, head, {weight}, {rows, flat}));
+    }
+    block_.ops().back().ends_autocast = true;  // the model answers
+    return logits;
+  }
+
+  /// torch.hstack((labels[..., 1:], ignore_labels_cache)), which takes the labels' name.
+  TensorId shifted_labels() {
+    const TensorId labels = block_.shared("labels", dims_.rows(), DType::int64);
+    const TensorId shifted = compute(block_, OpKind::copy, {labels},
+                                     {{"labels", "shifted"}, dims_.rows(), DType::int64});
+    block_.let_go("labels");
+    return shifted;
+  }
+
+  /// (labels != ignore_index).sum().
+  TensorId counted(TensorId labels) {
+    Frame flags(block_);
+    const TensorId wanted = flags.local(compute(
+        block_, OpKind::mask, {labels}, {{"labels", "targets"}, dims_.rows(), DType::boolean}));
+    return counted_flags(block_, {"labels", "count"}, wanted);
+  }
+
+  TensorId loss_of(const std::vector<TensorId>& logits, TensorId labels) {
+    Frame call(block_);
+    const TensorId count = call.local(counted(labels));
+    const std::vector<TensorId> targets = call_locals(call, labels);
+    std::vector<TensorId> totals;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      totals.push_back(add_to_total(block_, totals, loss_of_chunk(logits[i], targets[i])));
+    }
+    call.local(totals.front());
+    return over_targets(totals.back(), count);
+  }
+
+  /// labels.chunk(8, dim=1), each seen as rows or, of several sequences, copied.
+  std::vector<TensorId> call_locals(Frame& call, TensorId labels) {
+    std::vector<TensorId> targets;
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      const Place place{"labels", "chunk"};
+      targets.push_back(call.local(
+          copies_ ? compute(block_, OpKind::copy, {labels}, {place, rows_of(i), DType::int64})
+                  : block_.alias(place, labels, rows_of(i))));
+    }
+    return targets;
+  }
+
+  /// F.cross_entropy(logits.float(), labels, reduction="sum").
+  TensorId loss_of_chunk(TensorId logits, TensorId targets) {
+    const TensorId scores = cast(block_, {"logits_in_fp32"}, logits, DType::fp32);
+    Frame call(block_);
+    if (scores != logits) call.local(scores);
+    return negative_likelihood(block_, log_softmax(block_, "log_softmax", scores), targets);
+  }
+
+  /// total / count, which the division keeps.
+  TensorId over_targets(TensorId total, TensorId count) {
+    const TensorId loss = block_.make({"loss_over_targets"}, {Expr(1)}, DType::fp32);
+    Op op;
+    op.kind = OpKind::scale;
+    op.name = "loss_over_targets";
+    op.inputs = {total, count};
+    op.outputs = {loss};
+    op.saved = {count};
+    BackwardWriter backward(op);
+    backward.give(total, backward.make(total, DType::fp32));
+    block_.emit(std::move(op));
+    return loss;
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+  const Dimensions& dims_;
+  std::vector<Expr> lengths_;
+  bool copies_;
+};
+
+}  // namespace
+
+Block chunked_head_block(const DecoderContext& context, bool input_wants_gradient) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId x =
+      block.block_input({dims.b, dims.s, dims.h}, context.policy.weights, input_wants_gradient);
+  const TensorId loss = ChunkedHead(block, context).write(x);
+  return std::move(block).take(loss);
+}
+
+}  // namespace memest

@@ -1,0 +1,109 @@
+// torchtune 0.6.1: modules/transformer.py, attention.py, feed_forward.py, rms_norm.py, and the
+// builders of models/llama2, llama3, llama3_1, llama3_2, mistral and qwen2.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/programs/decoder.hpp"
+#include "graph/lower/programs/programs.hpp"
+#include "memest/spec/inventory.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Why the model is none that torchtune's builders make of MultiHeadAttention and FeedForward.
+std::optional<Unavailable> torchtune_refusal(const DecoderSpec& decoder,
+                                             const LoweringPolicy& policy) {
+  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
+  const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
+  const bool plain = attention != nullptr && attention->qk_norm == QkNorm::none &&
+                     attention->layout == QkvLayout::separate && !attention->output_bias &&
+                     rotary != nullptr && rotary->rotary_dim == attention->head_dim;
+  const bool llama = plain && decoder.layout == BlockLayout::pre_norm &&
+                     decoder.norm.kind == NormKind::rmsnorm && decoder.experts() == nullptr &&
+                     decoder.kinds.size() == 1 && !decoder.kinds.front().sliding_window &&
+                     !decoder.head_bias && decoder.embedding_size == decoder.hidden_size &&
+                     !decoder.scaled_embedding && !decoder.scaled_logits &&
+                     !decoder.logit_softcap && !decoder.scaled_residual;
+  if (!llama) {
+    return Unavailable{
+        "the implementation torchtune is available for models of LLaMA's architecture (Llama, "
+        "Mistral, Qwen2) only"};
+  }
+  if (decoder.max_positions > 0 && policy.seq_len > decoder.max_positions) {
+    return Unavailable{"torchtune's model is made for " + std::to_string(decoder.max_positions) +
+                       " positions: sequences of " + std::to_string(policy.seq_len) +
+                       " tokens are longer"};
+  }
+  return std::nullopt;
+}
+
+/// Builders of longer sequences (llama3_1, llama3_2, llama3_3) make one table of rotations for all
+/// layers, as all do without adapters. With them those of llama2, llama3 and mistral make one in
+/// each layer (lora_llama3_self_attention).
+constexpr std::int64_t kMostPositionsByLayer = 32'768;
+
+bool rotates_by_layer(const ModelSpec& model) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  // lora_qwen2_self_attention does too, whatever the length; its products have biases.
+  return model.adapter && (attention.q_bias || decoder.max_positions <= kMostPositionsByLayer);
+}
+
+/// RotaryPositionalEmbeddings' buffers, which are not saved: frequencies, and a cosine and a sine
+/// of each at every position that the model is made for.
+void add_rotary_buffers(const ModelSpec& model, std::int64_t seq_len, Inventory& inventory) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  const std::int64_t pairs = std::get<SoftmaxAttention>(decoder.attention).head_dim / 2;
+  const std::int64_t positions = decoder.max_positions > 0 ? decoder.max_positions : seq_len;
+  const std::int64_t tables = rotates_by_layer(model) ? decoder.layers() : 1;
+  const std::size_t first = inventory.buffers.size();
+  inventory.buffers.push_back({.name = "pos_embeddings.theta", .shape = {pairs}, .count = tables});
+  inventory.buffers.push_back(
+      {.name = "pos_embeddings.cache", .shape = {positions, pairs, 2}, .count = tables});
+  const std::vector<PlacementStep> steps = {{true, first, 1}, {true, first + 1, 1}};
+  if (tables == 1) {
+    inventory.placement.insert(inventory.placement.begin(), {.steps = steps});
+    return;
+  }
+  for (PlacementRun& run : inventory.placement) {
+    if (run.layers) run.steps.insert(run.steps.end(), steps.begin(), steps.end());
+  }
+}
+
+Habits torchtune_habits(const Habits& /*family*/) {
+  Habits habits = written_out({});
+  habits.rms_norm = NormWriting::called_in_fp32;
+  habits.locals = LayerLocals::sums;
+  return habits;
+}
+
+constexpr DecoderProgram kTorchtuneProgram = {.has = {.adapters = true},
+                                              .habits = torchtune_habits,
+                                              .refusal = torchtune_refusal,
+                                              .rotations = Rotations::pairs,
+                                              .head_repeats = HeadRepeats::by_heads,
+                                              .names_attention = true,
+                                              .names_adapter = true,
+                                              .feed_forward_module = true,
+                                              .sdpa = resolve_sdpa,
+                                              .targets = Targets::shifted_copy,
+                                              .widens_logits = true,
+                                              .chunks_head = true};
+
+}  // namespace
+
+std::variant<Graph, Unavailable> lower_torchtune(const ModelSpec& model,
+                                                 const LoweringPolicy& policy) {
+  auto result = lower_decoder(model, policy, kTorchtuneProgram);
+  if (auto* graph = std::get_if<Graph>(&result)) {
+    add_rotary_buffers(model, policy.seq_len, graph->parameters);
+  }
+  return result;
+}
+
+}  // namespace memest

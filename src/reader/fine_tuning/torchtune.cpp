@@ -1,0 +1,82 @@
+#include <array>
+#include <variant>
+
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "reader/frameworks/rules.hpp"
+
+namespace memest {
+namespace {
+
+/// set_activation_checkpointing: each layer by itself, or none.
+bool recomputes_layers(const Recompute& recompute) {
+  if (std::holds_alternative<NoRecompute>(recompute)) return true;
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  return full != nullptr && full->method == RecomputeMethod::uniform && full->layers == 1 &&
+         !full->distribute && !full->reentrant;
+}
+
+bool is_lora(const Job& job) {
+  return job.model.adapter->kind == AdapterKind::lora && job.model.adapter->whole_modules.empty();
+}
+
+bool has_own_loss(const Implementation& implementation) {
+  return implementation.loss == LossKernel::chunked || implementation.loss == LossKernel::upcast;
+}
+
+/// Jobs that the recipes full_finetune_* and lora_finetune_* of torchtune (or memest with them)
+/// refuse.
+constexpr std::array kTorchtuneRules = {
+    Rule{"training", "precision",
+         [](const Job& job) {
+           const std::string_view name = job.training->recipe.name;
+           return name != "bf16" && name != "fp32";
+         },
+         "torchtune's dtype is that of weights, gradients and states alike, bf16 or fp32",
+         "set 'precision' to bf16 or fp32"},
+    Rule{"training", "recompute",
+         [](const Job& job) { return !recomputes_layers(job.training->recompute); },
+         "torchtune's enable_activation_checkpointing is around every layer by itself: its "
+         "selective kinds are not available yet",
+         "set 'recompute' to full or none"},
+    Rule{"training", "implementation",
+         [](const Job& job) { return !has_own_loss(job.training->implementation); },
+         "torchtune's losses are CEWithChunkedOutputLoss and CrossEntropyLoss",
+         "set 'loss' to chunked or upcast"},
+    Rule{"training", "loss",
+         [](const Job& job) { return job.training->loss == TrainingLoss::sum_of_logits; },
+         "torchtune's recipes take a cross-entropy", "leave 'loss' out"},
+    Rule{"training", "hold_outputs", [](const Job& job) { return job.training->hold_outputs; },
+         "torchtune's recipes drop the model's outputs after the loss", "leave 'hold_outputs' out"},
+    Rule{"training", "zero_grad",
+         [](const Job& job) { return job.training->zero_grad == ZeroGrad::zeros; },
+         "torchtune's recipes free the gradients after a step", "leave 'zero_grad' out"},
+    Rule{"training", "use_cache", [](const Job& job) { return job.training->use_cache; },
+         "torchtune trains without a key-value cache", "leave 'use_cache' out"},
+    Rule{"training", "ema", [](const Job& job) { return job.training->averages_weights; },
+         "torchtune's recipes keep no moving average of the weights", "leave 'ema' out"},
+    Rule{"training", "adapter", [](const Job& job) { return job.model.adapter && !is_lora(job); },
+         "of torchtune's adapters LoRA is available", "set 'adapter' to lora"},
+    Rule{"training", "adapter", [](const Job& job) { return job.model.quantized.has_value(); },
+         "torchtune's QLoRA keeps torchao's NF4 tensors, which are not available yet",
+         "use lora, or 'implementation: transformers'"},
+    Rule{"parallelism", "data",
+         [](const Job& job) { return job.parallelism.ranks() > 1 && !shards_by<RowShards>(job); },
+         "torchtune's distributed recipes shard with FSDP2 over all ranks",
+         "write 'zero: 3' and 'fsdp: {version: 2}'"},
+    Rule{"parallelism", "replicas",
+         [](const Job& job) {
+           return shards_by<RowShards>(job) &&
+                  job.parallelism.shard_ranks() != job.parallelism.data;
+         },
+         "torchtune's distributed recipes shard over all ranks", "leave the replicas out"},
+};
+
+}  // namespace
+
+void check_torchtune(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training || job.training->implementation.framework != Framework::torchtune) return;
+  check_rules(kTorchtuneRules, root, job, diagnostics);
+}
+
+}  // namespace memest
