@@ -1,4 +1,4 @@
-"""Measures what training frameworks' own loops allocate: transformers' Trainer, alone and with peft, megatron-core and torchtitan.
+"""Measures what training frameworks' own loops allocate: transformers' Trainer, alone and with peft, megatron-core, torchtitan and torchtune.
 
   python frameworks.py frameworks.jsonl -o raw.jsonl [--only ID,ID]
 
@@ -19,6 +19,7 @@ NEEDS = {
     "peft": ("transformers", "accelerate", "peft"),
     "megatron": ("megatron.core",),
     "torchtitan": ("torchtitan",),
+    "torchtune": ("torchtune", "torchao"),
 }
 STEPS = 3
 
@@ -355,9 +356,132 @@ def torchtitan(case):
     return phases.measured()
 
 
+# --- torchtune ----------------------------------------------------------------------------------------------------------
+
+
+def recipe_of(name):
+    """The module of a recipe, which is no package's, and its class."""
+    import importlib.util
+    import pathlib
+
+    folder = pathlib.Path(importlib.util.find_spec("torchtune").origin).parents[1] / "recipes"
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == name]
+    return module, classes[-1]
+
+
+def recipe_settings(settings, folder):
+    return {
+        "output_dir": folder, "device": "cuda", "seed": 0, "epochs": 1, "max_steps_per_epoch": STEPS, "shuffle": False,
+        "resume_from_checkpoint": False, "save_adapter_weights_only": True, "checkpointer": {"model_type": "LLAMA3"},
+        "dtype": settings["dtype"], "batch_size": settings["batch"], "optimizer_in_bwd": False,
+        "gradient_accumulation_steps": settings.get("accumulation", 1), "clip_grad_norm": settings.get("clip"),
+        "enable_activation_checkpointing": settings.get("checkpoint", False), "compile": settings.get("compile", False),
+        "metric_logger": {"_component_": "torchtune.training.metric_logging.DiskLogger", "log_dir": folder},
+        "tokenizer": {"_component_": "builtins.dict"}, "dataset": {},
+        "loss": {"_component_": settings.get("loss", "torchtune.modules.loss.CEWithChunkedOutputLoss")},
+        "lr_scheduler": {"_component_": "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup", "num_warmup_steps": 1},
+        "optimizer": settings["optimizer"], "model": settings["model"]}
+
+
+class Sequences:
+    """A recipe's loader of sequences of zeros."""
+
+    def __init__(self, settings):
+        import torch
+
+        self.batches = STEPS * settings.get("accumulation", 1)
+        self.row = torch.zeros((settings["batch"], settings["seq"]), dtype=torch.int64)
+        self.sampler = self
+
+    def set_epoch(self, _):
+        pass
+
+    def state_dict(self):
+        return {}
+
+    def __len__(self):
+        return self.batches
+
+    def __iter__(self):
+        for _ in range(self.batches):
+            yield {"tokens": self.row, "labels": self.row.clone()}
+
+
+def torchtune(case):
+    import torch
+    from omegaconf import OmegaConf
+    from torchtune import training
+
+    settings = case["settings"]
+    if settings["gpus"] > 1:
+        fake_world(settings["gpus"])
+        torch.distributed.init_process_group = torch.distributed.barrier = lambda *_, **__: None
+    module, kind = recipe_of(settings["recipe"])
+    made = torch.nn.modules.module._IncompatibleKeys([], [])  # the weights stay as they were made
+    torch.nn.Module.load_state_dict = lambda *_, **__: made
+    module.validate_missing_and_unexpected_for_lora = lambda **_: None
+    weights = {training.MODEL_KEY: {}}
+
+    def place(model, _, device, **__):
+        model.to_empty(device=device)
+        return made
+
+    training.load_from_full_model_state_dict = place
+
+    class Recipe(kind):
+        def load_checkpoint(self, *_, **__):
+            return weights
+
+        def _setup_data(self, *_, **__):
+            return Sequences(settings)
+
+        def save_checkpoint(self, *_, **__):
+            pass
+
+    class Client:
+        def load_base_checkpoint(self):
+            return weights
+
+        def save_checkpoint(self, **_):
+            pass
+
+    phases = Phases()
+    with tempfile.TemporaryDirectory() as folder:
+        config = OmegaConf.create(recipe_settings(settings, folder))
+        recipe = Recipe(config)
+        recipe._checkpoint_client = Client()
+        recipe.setup(config)
+        phases.end("init")
+        phases.step = 1
+        backward = torch.Tensor.backward
+
+        def watched(loss, *arguments, **options):
+            phases.end("forward")
+            backward(loss, *arguments, **options)
+            phases.end("backward")
+
+        torch.Tensor.backward = watched
+        phases.around(training, "scale_grads", "clip")
+        phases.around(torch.nn.utils, "clip_grad_norm_", "clip")
+        phases.around(recipe._optimizer, "step", "optimizer")
+        follow = recipe._lr_scheduler.step
+
+        def step():
+            phases.end("zero_grad")
+            phases.step = min(phases.step + 1, STEPS)
+            follow()
+
+        recipe._lr_scheduler.step = step
+        recipe.train()
+    return phases.measured()
+
+
 # --- One case after the other -------------------------------------------------------------------------------------------
 
-RUN = {"trainer": trainer, "peft": trainer, "megatron": megatron, "torchtitan": torchtitan}
+RUN = {"trainer": trainer, "peft": trainer, "megatron": megatron, "torchtitan": torchtitan, "torchtune": torchtune}
 
 
 def missing(framework):

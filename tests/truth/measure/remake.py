@@ -2,8 +2,8 @@
 
 usage: remake.py MEMEST PYTHON [ID...]
 
-PYTHON has PyTorch, transformers, accelerate and peft of the records' releases; megatron-core and torchtitan are installed beside them,
-and their cases are left out, with a sentence, where that fails. Without IDs every case is made, which takes a quarter of an hour. Exit
+PYTHON has PyTorch, transformers, accelerate and peft of the records' releases; megatron-core, torchtitan and torchtune are installed
+beside them, and their cases are left out, with a sentence, where that fails. Without IDs every case is made, which takes a quarter of an hour. Exit
 code 1: a record differs; its first differences are printed.
 """
 
@@ -24,8 +24,9 @@ TOLD = ("outcome", "parameters", "trainable_parameters", "buffer_bytes", "alloca
 # Of a framework's record: nobody counts them in its loop.
 FRAMEWORKS_LEAVE_OUT = ("outcome", "parameters", "trainable_parameters", "buffer_bytes", "saved_bytes")
 # Frameworks that PyTorch's tests do not need. Their requirements would bring another PyTorch, with NVIDIA's libraries.
-FRAMEWORKS = ["megatron-core==0.16.1", "torchtitan==0.2.2", "torchdata==0.11.0", "triton==3.6.0"]
-THEIR_PACKAGES = ["datasets", "einops", "tensorboard", "tyro"]
+FRAMEWORKS = ["megatron-core==0.16.1", "torchtitan==0.2.2", "torchdata==0.11.0", "triton==3.6.0", "torchtune==0.6.1", "torchao==0.13.0",
+              "torchvision==0.26.0", "kagglehub", "blobfile"]
+THEIR_PACKAGES = ["datasets", "einops", "omegaconf", "pillow", "sentencepiece", "tensorboard", "tiktoken", "tyro"]
 
 
 def recorded():
@@ -74,7 +75,7 @@ def install_frameworks(python):
     for command in ([*pip, "--no-deps", *FRAMEWORKS], [*pip, *THEIR_PACKAGES]):
         ran = subprocess.run(command, capture_output=True, text=True)
         if ran.returncode != 0:
-            print(f"Megatron-core and torchtitan cannot be installed: {ran.stderr.strip().splitlines()[-1:]}", flush=True)
+            print(f"Megatron-core, torchtitan and torchtune cannot be installed: {ran.stderr.strip().splitlines()[-1:]}", flush=True)
             return
     done.touch()
 

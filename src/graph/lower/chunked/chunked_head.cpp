@@ -1,6 +1,7 @@
-// torchtune: TransformerDecoder.chunked_output and CEWithChunkedOutputLoss. The output head
-// multiplies one part of the sequences after another, and the losses of the parts are taken when
-// all logits are there: in fp32 are those of one part at a time, log-probabilities of all.
+// torchtune: TransformerDecoder.unembed with CrossEntropyLoss, or with CEWithChunkedOutputLoss.
+// Then the output head multiplies one part of the sequences after another, and the losses of the
+// parts are taken when all logits are there: in fp32 are those of one part at a time,
+// log-probabilities of all.
 #include <utility>
 
 #include "graph/lower/chunked/chunks.hpp"
@@ -20,7 +21,8 @@ class ChunkedHead {
         copies_(context.policy.micro_batch > 1) {}
 
   TensorId write(TensorId x) {
-    const std::vector<TensorId> logits = outputs(x);
+    const bool whole = context_.policy.implementation.loss != LossKernel::chunked;
+    const std::vector<TensorId> logits = outputs(x, whole);
     const TensorId labels = shifted_labels();
     Frame list(block_);
     for (auto one = logits.rbegin(); one != logits.rend(); ++one) list.local(*one);
@@ -29,7 +31,7 @@ class ChunkedHead {
     } else {
       list.local(labels);
     }
-    return loss_of(logits, labels);
+    return whole ? likelihood(logits.front(), labels) : loss_of(logits, labels);
   }
 
  private:
@@ -42,13 +44,33 @@ class ChunkedHead {
   [[nodiscard]] Shape rows_of(std::size_t chunk) const { return {dims_.b, lengths_[chunk]}; }
 
   /// unembed(h); the model's forward names the last layer's output until it returns.
-  std::vector<TensorId> outputs(TensorId x) {
+  std::vector<TensorId> outputs(TensorId x, bool whole) {
     Frame model(block_);
     block_.let_input_go();
     model.local(x);
     Frame unembed(block_);
-    return products(
-        unembed.local(norm(block_, context_, {"final_norm", context_.decoder.norm, {dims_.h}}, x)));
+    const TensorId hidden =
+        unembed.local(norm(block_, context_, {"final_norm", context_.decoder.norm, {dims_.h}}, x));
+    std::vector<TensorId> logits = whole ? std::vector{wide_product(hidden)} : products(hidden);
+    block_.ops().back().ends_autocast = true;  // the model answers
+    return logits;
+  }
+
+  /// self.output(h).float()
+  TensorId wide_product(TensorId hidden) {
+    const TensorId logits = product_with(block_, head(), {head_weight()}, {dims_.rows(), hidden});
+    return cast(block_, {"logits_in_fp32"}, logits, DType::fp32);
+  }
+
+  [[nodiscard]] Projection2d head() const {
+    return {"lm_head", dims_.embedding, dims_.v, false, context_.decoder.tied_embeddings};
+  }
+
+  TensorId head_weight() {
+    const Place place{"lm_head", "weight"};
+    const Shape shape = {dims_.v, dims_.embedding};
+    return context_.decoder.tied_embeddings ? block_.tied_parameter(place, shape)
+                                            : block_.parameter(place, shape);
   }
 
   std::vector<TensorId> products(TensorId hidden) {
@@ -57,12 +79,7 @@ class ChunkedHead {
       parts.push_back({{"final_norm", "chunk"}, {dims_.b, lengths_[i], dims_.embedding}});
     }
     const std::vector<TensorId> chunks = split(block_, "final_norm", hidden, parts);
-    const bool tied = context_.decoder.tied_embeddings;
-    const Projection2d head{"lm_head", dims_.embedding, dims_.v, false, tied};
-    const Place place{"lm_head", "weight"};
-    const Shape shape = {dims_.v, dims_.embedding};
-    const TensorId weight =
-        tied ? block_.tied_parameter(place, shape) : block_.parameter(place, shape);
+    const TensorId weight = head_weight();
     std::vector<TensorId> logits;
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       // at::linear flattens rows that do not follow one another by reshape, where the matrix wants
@@ -70,9 +87,8 @@ class ChunkedHead {
       const bool copies = copies_ && block_.needs_gradient(weight);
       const Shape rows = {dims_.b * lengths_[i]};
       const TensorId flat = flattened(block_, "final_norm", chunks[i], copies);
-      logits.push_back(product_with(block_, head, {weight}, {rows, flat}));
+      logits.push_back(product_with(block_, head(), {weight}, {rows, flat}));
     }
-    block_.ops().back().ends_autocast = true;  // the model answers
     return logits;
   }
 
@@ -122,6 +138,10 @@ class ChunkedHead {
     const TensorId scores = cast(block_, {"logits_in_fp32"}, logits, DType::fp32);
     Frame call(block_);
     if (scores != logits) call.local(scores);
+    return likelihood(scores, targets);
+  }
+
+  TensorId likelihood(TensorId scores, TensorId targets) {
     return negative_likelihood(block_, log_softmax(block_, "log_softmax", scores), targets);
   }
 

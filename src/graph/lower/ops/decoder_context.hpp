@@ -116,10 +116,9 @@ struct DecoderContext {
   [[nodiscard]] bool repeats_by_heads() const {
     return program.head_repeats == HeadRepeats::by_heads && attention.kv_heads < attention.heads;
   }
-  /// The head's product and the loss are of a part of the sequences after another.
-  [[nodiscard]] bool chunks_head() const {
-    return program.chunks_head && policy.implementation.loss == LossKernel::chunked &&
-           policy.end == ForwardEnd::cross_entropy;
+  /// The final norm, the output head and the loss are one block.
+  [[nodiscard]] bool joins_head_and_loss() const {
+    return program.joins_head_and_loss && policy.end == ForwardEnd::cross_entropy;
   }
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// The forward fills a key-value cache.

@@ -107,8 +107,9 @@ struct DecoderProgram {
   // The loss.
   Targets targets = Targets::token_ids;
   bool widens_logits = false;  ///< whatever the loss kernel is
-  /// Of LossKernel::chunked: the output head's product is of a part of the sequences too.
-  bool chunks_head = false;
+  /// Final norm, output head and loss are written as one block: the head may answer several
+  /// tensors.
+  bool joins_head_and_loss = false;
 
   // torch.compile.
   RegionCheckpoint region_checkpoint = RegionCheckpoint::around;

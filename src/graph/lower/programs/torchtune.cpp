@@ -1,5 +1,5 @@
 // torchtune 0.6.1: modules/transformer.py, attention.py, feed_forward.py, rms_norm.py, and the
-// builders of models/llama2, llama3, llama3_1, llama3_2, mistral and qwen2.
+// builders of models/llama2, llama3, llama3_1, llama3_2, llama3_3 and mistral.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,8 +21,9 @@ std::optional<Unavailable> torchtune_refusal(const DecoderSpec& decoder,
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
   const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
   const bool plain = attention != nullptr && attention->qk_norm == QkNorm::none &&
-                     attention->layout == QkvLayout::separate && !attention->output_bias &&
-                     rotary != nullptr && rotary->rotary_dim == attention->head_dim;
+                     attention->layout == QkvLayout::separate && !attention->q_bias &&
+                     !attention->kv_bias && !attention->output_bias && rotary != nullptr &&
+                     rotary->rotary_dim == attention->head_dim;
   const bool llama = plain && decoder.layout == BlockLayout::pre_norm &&
                      decoder.norm.kind == NormKind::rmsnorm && decoder.experts() == nullptr &&
                      decoder.kinds.size() == 1 && !decoder.kinds.front().sliding_window &&
@@ -31,8 +32,8 @@ std::optional<Unavailable> torchtune_refusal(const DecoderSpec& decoder,
                      !decoder.logit_softcap && !decoder.scaled_residual;
   if (!llama) {
     return Unavailable{
-        "the implementation torchtune is available for models of LLaMA's architecture (Llama, "
-        "Mistral, Qwen2) only"};
+        "the implementation torchtune is available for models of LLaMA's architecture, without "
+        "biases, only"};
   }
   if (decoder.max_positions > 0 && policy.seq_len > decoder.max_positions) {
     return Unavailable{"torchtune's model is made for " + std::to_string(decoder.max_positions) +
@@ -49,9 +50,7 @@ constexpr std::int64_t kMostPositionsByLayer = 32'768;
 
 bool rotates_by_layer(const ModelSpec& model) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
-  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
-  // lora_qwen2_self_attention does too, whatever the length; its products have biases.
-  return model.adapter && (attention.q_bias || decoder.max_positions <= kMostPositionsByLayer);
+  return model.adapter && decoder.max_positions <= kMostPositionsByLayer;
 }
 
 /// RotaryPositionalEmbeddings' buffers, which are not saved: frequencies, and a cosine and a sine
@@ -91,9 +90,7 @@ constexpr DecoderProgram kTorchtuneProgram = {.has = {.adapters = true},
                                               .names_adapter = true,
                                               .feed_forward_module = true,
                                               .sdpa = resolve_sdpa,
-                                              .targets = Targets::shifted_copy,
-                                              .widens_logits = true,
-                                              .chunks_head = true};
+                                              .joins_head_and_loss = true};
 
 }  // namespace
 

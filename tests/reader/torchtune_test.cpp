@@ -1,0 +1,68 @@
+// What torchtune's recipes do not run is refused by name, at the key that asks for it.
+#include <catch2/catch_test_macros.hpp>
+#include <memory>
+#include <string>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/reader/read_job.hpp"
+
+namespace memest {
+namespace {
+
+Checked<Job> read(const std::string& training, const std::string& parallelism) {
+  return read_job(std::make_shared<const SourceText>(SourceText{
+      "test.yaml", "model: llama-3-8b\ntraining: {seq_len: 2048, implementation: torchtune" +
+                       training + "}\nparallelism: " + parallelism +
+                       "\nhardware: {gpu: h100-sxm-80gb, count: 8}\n"}));
+}
+
+/// Messages of an 8B's spec, a line each, with their hints.
+std::string refused(const std::string& training,
+                    const std::string& parallelism = "{data: 8, zero: 3, fsdp: {version: 2}}") {
+  std::string messages;
+  const Checked<Job> job = read(training, parallelism);
+  for (const Diagnostic& diagnostic : job.diagnostics()) {
+    messages += diagnostic.message + ": " + diagnostic.hint + "\n";
+  }
+  return messages;
+}
+
+TEST_CASE("torchtune runs one type, FSDP2, checkpoints of layers and LoRA in the model's type") {
+  CHECK(refused("").empty());
+  CHECK(refused(", precision: fp32, recompute: full").empty());
+  const Checked<Job> read_one = read(", adapter: {lora: {rank: 8, targets: [q_proj, w1]}}",
+                                     "{data: 8, zero: 3, fsdp: {version: 2}}");
+  REQUIRE(read_one.ok());
+  const Job& job = read_one.value();
+  CHECK(job.training->recipe.name == "bf16");
+  CHECK(job.training->implementation.loss == LossKernel::chunked);
+  CHECK(job.training->optimizer_implementation == OptimizerImplementation::fused);
+  CHECK(job.model.adapter->dtype == DType::bf16);
+}
+
+TEST_CASE("what its recipes do not run is refused by name") {
+  CHECK(refused(", precision: amp-bf16") ==
+        "torchtune's dtype is that of weights, gradients and states alike, bf16 or fp32: set "
+        "'precision' to bf16 or fp32\n");
+  CHECK(refused(", recompute: {every: 2}") ==
+        "torchtune's enable_activation_checkpointing is around every layer by itself: its "
+        "selective kinds are not available yet: set 'recompute' to full or none\n");
+  CHECK(refused(", adapter: {ia3: {targets: [k_proj, v_proj, w2], feedforward: [w2]}}") ==
+        "of torchtune's adapters LoRA is available: set 'adapter' to lora\n");
+  CHECK(refused(", adapter: {qlora: {rank: 8, targets: [q_proj]}}")
+            .starts_with("torchtune's QLoRA keeps torchao's NF4 tensors, which are not available "
+                         "yet: use lora, or 'implementation: transformers'\n"));
+  CHECK(refused(", ema: true")
+            .find("torchtune's recipes keep no moving average of the weights: leave 'ema' out\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("so are ranks that share the model otherwise") {
+  CHECK(refused("", "{data: 8, zero: 3, fsdp: {version: 2, replicate: 2}}") ==
+        "torchtune's distributed recipes shard over all ranks: leave the replicas out\n");
+  CHECK_FALSE(refused("", "{data: 8}").empty());
+  CHECK_FALSE(refused("", "{tensor: 8}").empty());
+}
+
+}  // namespace
+}  // namespace memest
