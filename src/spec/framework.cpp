@@ -304,6 +304,7 @@ constexpr LoopRow kTorchtuneRecipe = {.name = "torchtune",
                                       .title = "a recipe of torchtune",
                                       .trains = Framework::torchtune,
                                       .fused_adamw = true,
+                                      .steps_in_backward = true,
                                       .sums_targets = true};
 
 }  // namespace

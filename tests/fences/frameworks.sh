@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$1"
 
-own='src/spec/framework\.cpp|src/reader/frameworks/[a-z_]+\.cpp|src/graph/lower/programs/[a-z]+\.cpp|src/memory/engine/loop_habits\.cpp'
+own='src/spec/framework\.cpp|src/reader/(frameworks|fine_tuning)/[a-z_]+\.cpp|src/graph/lower/programs/[a-z]+\.cpp|src/memory/engine/loop_habits\.cpp'
 found=$(grep -rnoE '\b(Framework|LoopKind)::[a-z_0-9]+' include src | sort | grep -vE "^($own):" || true)
 [[ -z $found ]] || {
   while IFS=: read -r file line name; do

@@ -29,6 +29,7 @@ std::string refused(const std::string& training,
 
 TEST_CASE("torchtune runs one type, FSDP2, checkpoints of layers and LoRA in the model's type") {
   CHECK(refused("").empty());
+  CHECK(refused("", "{data: 8}").empty());
   CHECK(refused(", precision: fp32, recompute: full").empty());
   const Checked<Job> read_one = read(", adapter: {lora: {rank: 8, targets: [q_proj, w1]}}",
                                      "{data: 8, zero: 3, fsdp: {version: 2}}");
@@ -60,7 +61,8 @@ TEST_CASE("what its recipes do not run is refused by name") {
 TEST_CASE("so are ranks that share the model otherwise") {
   CHECK(refused("", "{data: 8, zero: 3, fsdp: {version: 2, replicate: 2}}") ==
         "torchtune's distributed recipes shard over all ranks: leave the replicas out\n");
-  CHECK_FALSE(refused("", "{data: 8}").empty());
+  CHECK(refused("", "{data: 8, zero: 1}") ==
+        "torchtune's distributed recipes shard with FSDP2 over all ranks: set 'zero' to 3\n");
   CHECK_FALSE(refused("", "{tensor: 8}").empty());
 }
 

@@ -53,9 +53,10 @@ TEST_CASE("what a row says hangs together") {
     if (splits.context_in_te_alone) CHECK((splits.context && row.has_layer_specs));
     // A precision that it does not call by its own name stays what it is.
     for (const PrecisionName& precision : row.precisions) CHECK(precision.written != precision.own);
-    // Its gradients are DistributedDataParallel's, or lie in a buffer of its own, or nowhere.
+    // Its gradients are DistributedDataParallel's, or lie in a buffer of its own, or nowhere; or
+    // all its ranks are FSDP2's.
     CHECK(static_cast<int>(row.ddp) + static_cast<int>(row.gradient_buffer) +
-              static_cast<int>(row.is_formula) ==
+              static_cast<int>(row.is_formula) + static_cast<int>(shards_all_ranks(row)) ==
           1);
   }
 }

@@ -147,6 +147,11 @@ struct FrameworkRow {
   const ChangeWords* change_words = nullptr;
 };
 
+/// Whether FSDP2 shards the weights over whatever data ranks there are: it has no replicas.
+constexpr bool shards_all_ranks(const FrameworkRow& framework) {
+  return framework.fsdp2 && !framework.ddp && framework.sharer == Sharer::none;
+}
+
 const FrameworkRow& row_of(Framework framework);
 
 /// The program whose behaviour is modelled: the recorded one, or that of other layers, as its
@@ -177,6 +182,7 @@ struct LoopRow {
   bool pins_batches = false;             ///< pin_memory where the spec says nothing else
   bool has_data_loader = true;           ///< PyTorch's
   bool divides_by_targets = false;       ///< the sum of the loss, by the targets of the step
+  bool steps_in_backward = false;        ///< the optimizer, if asked to
   bool sums_targets = false;             ///< over the ranks, with the losses (torchtune)
   bool takes_tiles = false;        ///< log-probabilities of the targets, by tiles of the logits
   bool prefers = false;            ///< which of two answers, beside a frozen reference

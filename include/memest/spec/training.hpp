@@ -119,6 +119,8 @@ struct TrainingSpec : ForwardSpec {
   /// A second copy of the model follows the weights behind every step
   /// (torch.optim.swa_utils.AveragedModel).
   bool averages_weights = false;
+  /// The optimizer steps each parameter when its gradient is complete, and lets that go.
+  bool steps_in_backward = false;
   std::int64_t steps = 2;  ///< how many the timeline replays
   std::optional<DataLoading> data = {};
   std::shared_ptr<const Teacher> teacher = nullptr;  ///< that is learned from; null: none

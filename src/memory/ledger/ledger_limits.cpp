@@ -51,6 +51,11 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
     return Unavailable{
         "the closed form of Megatron-FSDP is not available yet: events alone answer"};
   }
+  if (job.training && job.training->steps_in_backward) {
+    return Unavailable{
+        "the closed form of an optimizer in the backward is not available yet: events alone "
+        "answer"};
+  }
   if (job.training && job.training->saves_on_host()) {
     return Unavailable{
         "the closed form of saved tensors on the host is not available yet: events alone answer"};

@@ -1,7 +1,6 @@
 #include "memory/programs/loop.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "memest/spec/framework.hpp"
@@ -81,11 +80,8 @@ void TrainingLoop::step(std::uint16_t number) {
     run_micro_steps();
   }
   recorder_.begin(Phase::clip);
-  if (weighed_) {
-    weighed_->scale_gradients();
-  } else {
-    norm_.drop();
-  }
+  if (weighed_) weighed_->scale_gradients();
+  if (!weighed_) norm_.drop();
   clip();
   recorder_.end();
   recorder_.begin(Phase::optimizer);
@@ -97,8 +93,7 @@ void TrainingLoop::step(std::uint16_t number) {
     scaler_.end_step();
     scaler_.update();
   }
-  // update_parameters() copies the weights the first time, and later sends the number of averaged
-  // models (n_averaged.to(device)).
+  // update_parameters() sends the number of averaged models, but for the first time.
   if (training_.averages_weights && number > 1) {
     recorder_.make_and_free(size_of(DType::int64),
                             loop_label(Holding::temporaries, LoopTensor::average));

@@ -38,6 +38,7 @@
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/overheads.hpp"
 #include "memory/timeline/recorder.hpp"
+#include "memory/torchtune/steps_in_backward.hpp"
 
 namespace memest {
 namespace {
@@ -120,6 +121,12 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
     units->hold_until_first_forward(placement.spare());
     ShardedUnits* const own = units.get();
     return {std::move(units), own};
+  }
+  if (job.training && job.training->steps_in_backward) {
+    return {std::make_unique<StepsInBackward>(
+        StepsInBackward::Parts{job, parameter_places(graph, order, recorder.timeline()),
+                               device_of(job.hardware.gpu), recorder},
+        parameters_in_order(inventory, recorder.timeline()))};
   }
   if (!shards_by<ReplicasOfDdp>(job)) return {};
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
@@ -209,9 +216,10 @@ std::unique_ptr<TeacherModel> teacher_model(const Wrapped& wrapped, EngineSettin
 /// The settings of a job that shards by DeepSpeed's ZeRO.
 DeepSpeedZero zero_of(const Job& job) { return std::get<DeepSpeedZero>(sharding_of(job)); }
 
-/// Nothing where the optimizer steps on the host.
+/// Nothing where the optimizer steps on the host, or parameter by parameter in the backward.
 std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<ParameterGroup> groups) {
-  return job.parallelism.offload.optimizer ? std::vector<ParameterGroup>{} : std::move(groups);
+  const bool elsewhere = job.parallelism.offload.optimizer || job.training->steps_in_backward;
+  return elsewhere ? std::vector<ParameterGroup>{} : std::move(groups);
 }
 
 /// flatten_on_accelerator, or not.

@@ -7,7 +7,9 @@
 namespace memest {
 
 WeighedLoss::WeighedLoss(const TrainingSpec& training, Recorder& recorder)
-    : recorder_(recorder), labels_(checked_multiply(training.micro_batch, training.seq_len)) {
+    : recorder_(recorder),
+      labels_(checked_multiply(training.micro_batch, training.seq_len)),
+      scales_(!training.steps_in_backward) {
   // ignore_labels_cache: torch.full((batch_size, 1), ignore_index).
   recorder_.allocate(checked_multiply(training.micro_batch, size_of(DType::int64)),
                      loop_label(Holding::buffers, LoopTensor::labels));
@@ -40,6 +42,7 @@ void WeighedLoss::add_loss() {
 
 // scale_grads(model, 1 / num_tokens): the reciprocal of a tensor, times 1.
 void WeighedLoss::scale_gradients() {
+  if (!scales_) return;
   constexpr std::int64_t kNumber = size_of(DType::fp32);
   HeldStorage reciprocal = make(kNumber, Holding::temporaries, LoopTensor::targets);
   const HeldStorage factor = make(kNumber, Holding::temporaries, LoopTensor::targets);

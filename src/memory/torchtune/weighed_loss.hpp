@@ -34,6 +34,7 @@ class WeighedLoss {
 
   Recorder& recorder_;
   std::int64_t labels_ = 0;  ///< of a micro-batch
+  bool scales_ = true;       // no gradient is there any more where the backward has stepped
   HeldStorage count_;        // of the running micro-batch
   HeldVector shifted_labels_;
   HeldStorage targets_;

@@ -210,7 +210,7 @@ std::vector<Change> changes_of(const Job& job) {
                          cut_states(other.parallelism, ZeroStage::optimizer_gradients_weights);
                        }});
   }
-  if (training.micro_batch > 1) {
+  if (training.micro_batch > 1 && !training.steps_in_backward) {
     changes.push_back({"micro_batch 1", [](Job& other) {
                          // The batch stays: 8 sequences at once become 8 micro-steps.
                          other.training->gradient_accumulation *= other.training->micro_batch;

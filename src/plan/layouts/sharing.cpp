@@ -18,7 +18,7 @@ FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
   if (job.model.adapter || row_of(implementation.loop).takes_tiles ||
-      job.training->averages_weights) {
+      job.training->averages_weights || job.training->steps_in_backward) {
     row.sharer = Sharer::none;
     row.fsdp2 = false;
   }
@@ -45,6 +45,7 @@ class SharingChoices {
       : job_(job),
         layout_(layout),
         row_(row_of_job(job)),
+        never_replicates_(shards_all_ranks(row_of(job.training->implementation.framework))),
         replicas_(layout.data * layout.context) {}
 
   std::vector<Sharing> choices() && {
@@ -66,6 +67,7 @@ class SharingChoices {
     // torchtitan refuses plain DDP beside any other dimension ("DDP has not supported > 1D
     // parallelism").
     const bool divided = layout_.ranks() != layout_.data;
+    if (replicas_ > 1 && never_replicates_) return;
     if (replicas_ > 1 && (in_units() || (divided && !row_.replicates_divided_models))) return;
     add({}, true);
   }
@@ -104,9 +106,10 @@ class SharingChoices {
   /// Adds none under reentrant checkpoints (gathers_refusal in memory's fsdp_habits).
   void add_fsdp2() {
     if (reenters()) return;
-    if (replicas_ == 1 || !(in_units() || job_.training->recipe_of_fsdp)) return;
+    const bool cut = in_units() || job_.training->recipe_of_fsdp || never_replicates_;
+    if (replicas_ == 1 || !cut) return;
     // A pipeline's replicas take more than shards do and save next to no time: reduced once a step.
-    const std::int64_t most = layout_.pipeline > 1 ? 1 : layout_.data;
+    const std::int64_t most = layout_.pipeline > 1 || never_replicates_ ? 1 : layout_.data;
     for (std::int64_t replicas = most; replicas >= 1; --replicas) {
       // As many replicas as ranks would shard nothing.
       if (layout_.data % replicas != 0 || replicas == replicas_) continue;
@@ -161,6 +164,7 @@ class SharingChoices {
   const Job& job_;
   const Parallelism& layout_;
   FrameworkRow row_;
+  bool never_replicates_;  // all data ranks are FSDP2's
   std::int64_t replicas_;
   std::vector<Sharing> choices_;
 };

@@ -166,6 +166,8 @@ constexpr JobKey kTrainingKeys[] = {
     {"training.optimizer.name", [](const Job& job) { return training(job).optimizer.name; }},
     {"training.optimizer.implementation",
      [](const Job& job) { return written_as(name_of(training(job).optimizer_implementation)); }},
+    {"training.optimizer.in_backward",
+     [](const Job& job) { return written_as(training(job).steps_in_backward); }},
     {"training.optimizer.exp_avg", [](const Job& job) { return kept_in("exp_avg", job); }},
     {"training.optimizer.exp_avg_sq", [](const Job& job) { return kept_in("exp_avg_sq", job); }},
     {"training.optimizer.main_params", [](const Job& job) { return kept_in("master_param", job); }},

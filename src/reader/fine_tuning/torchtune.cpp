@@ -9,7 +9,7 @@ namespace memest {
 namespace {
 
 /// set_activation_checkpointing: each layer by itself, or none.
-bool recomputes_layers(const Recompute& recompute) {
+bool checkpoints_layers(const Recompute& recompute) {
   if (std::holds_alternative<NoRecompute>(recompute)) return true;
   const auto* full = std::get_if<FullRecompute>(&recompute);
   return full != nullptr && full->method == RecomputeMethod::uniform && full->layers == 1 &&
@@ -35,7 +35,7 @@ constexpr std::array kTorchtuneRules = {
          "torchtune's dtype is that of weights, gradients and states alike, bf16 or fp32",
          "set 'precision' to bf16 or fp32"},
     Rule{"training", "recompute",
-         [](const Job& job) { return !recomputes_layers(job.training->recompute); },
+         [](const Job& job) { return !checkpoints_layers(job.training->recompute); },
          "torchtune's enable_activation_checkpointing is around every layer by itself: its "
          "selective kinds are not available yet",
          "set 'recompute' to full or none"},
@@ -60,10 +60,23 @@ constexpr std::array kTorchtuneRules = {
     Rule{"training", "adapter", [](const Job& job) { return job.model.quantized.has_value(); },
          "torchtune's QLoRA keeps torchao's NF4 tensors, which are not available yet",
          "use lora, or 'implementation: transformers'"},
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return job.training->steps_in_backward &&
+                  (job.training->gradient_accumulation > 1 || job.training->clip_gradients);
+         },
+         "torchtune's optimizer in the backward takes one micro-step, and clips nothing",
+         "leave 'in_backward', or 'gradient_accumulation' and 'clip_gradients', out"},
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return job.training->steps_in_backward &&
+                  (job.model.adapter || job.parallelism.ranks() > 1);
+         },
+         "torchtune's optimizer in the backward is available for a whole model on one GPU",
+         "leave 'in_backward' out"},
     Rule{"parallelism", "data",
          [](const Job& job) { return job.parallelism.ranks() > 1 && !shards_by<RowShards>(job); },
-         "torchtune's distributed recipes shard with FSDP2 over all ranks",
-         "write 'zero: 3' and 'fsdp: {version: 2}'"},
+         "torchtune's distributed recipes shard with FSDP2 over all ranks", "set 'zero' to 3"},
     Rule{"parallelism", "replicas",
          [](const Job& job) {
            return shards_by<RowShards>(job) &&

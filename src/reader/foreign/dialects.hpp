@@ -17,6 +17,7 @@ const Dialect& axolotl_dialect();
 const Dialect& deepspeed_dialect();
 const Dialect& hugging_face_config();
 const Dialect& litgpt_dialect();
+const Dialect& torchtune_dialect();
 const Dialect& llama_factory_dialect();
 const Dialect& megatron_bridge_dialect();
 const Dialect& megatron_dialect();

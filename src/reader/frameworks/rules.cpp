@@ -69,6 +69,13 @@ constexpr std::array kRecipeRules = {
          "the precisions megatron and megatron-bf16-grad are those of Megatron's optimizer, which "
          "torchtitan and nanoGPT do not have",
          "use amp-bf16, or 'implementation: megatron'"},
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           const LoopRow& loop = row_of(job.training->implementation.loop);
+           return job.training->steps_in_backward && !loop.steps_in_backward;
+         },
+         "an optimizer that steps in the backward is available in torchtune's recipes",
+         "leave 'in_backward' out, or use 'implementation: torchtune'"},
 };
 
 }  // namespace

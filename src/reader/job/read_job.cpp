@@ -109,15 +109,19 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
-/// Reads `zero: 3` as FSDP2 where the framework shards by nothing else: what follows of the job
-/// asks how it is sharded.
+/// Reads `zero: 3` as FSDP2 where the framework shards by nothing else, and several data ranks as
+/// FSDP2's where it has no replicas: what follows of the job asks how it is sharded.
 void shard_as_framework(const Value& training, Job& job) {
   Parallelism& parallelism = job.parallelism;
-  if (parallelism.zero != ZeroStage::optimizer_gradients_weights || parallelism.fsdp) return;
+  if (parallelism.fsdp) return;
   Diagnostics told_later;  // read_training says what is wrong with the implementation
   const FrameworkRow& framework = row_of(
       read_implementation(training.find("implementation"), &job.model, told_later).framework);
   if (!framework.fsdp2 || framework.fsdp1 || framework.sharer != Sharer::none) return;
+  const bool all =
+      shards_all_ranks(framework) && parallelism.data > 1 && parallelism.zero == ZeroStage::none;
+  if (!all && parallelism.zero != ZeroStage::optimizer_gradients_weights) return;
+  parallelism.zero = ZeroStage::optimizer_gradients_weights;
   parallelism.fsdp = FullySharded{.reshard = framework.reshard};
 }
 
@@ -168,6 +172,16 @@ void check_models(const Value& root, const Job& job, Diagnostics& diagnostics) {
   check_images(root, job, diagnostics);
 }
 
+/// Each framework's own program refuses what it does not run.
+void check_programs(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_megatron(root, job, diagnostics);
+  check_torchtitan(root, job, diagnostics);
+  check_torchtune(root, job, diagnostics);
+  check_nanotron(root, job, diagnostics);
+  check_trainer(root, job, diagnostics);
+  check_trl(root, job, diagnostics);
+}
+
 Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnostics) {
   const std::size_t schema_errors = diagnostics.size();
   const auto mapping = [&root](std::string_view key) {
@@ -210,12 +224,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   set_layout_of_framework(mapping("parallelism"), job, diagnostics);
   check_inference_alone(root, job, diagnostics);
   check_parallelism(mapping("parallelism"), job, diagnostics);
-  check_megatron(root, job, diagnostics);
-  check_torchtitan(root, job, diagnostics);
-  check_torchtune(root, job, diagnostics);
-  check_nanotron(root, job, diagnostics);
-  check_trainer(root, job, diagnostics);
-  check_trl(root, job, diagnostics);
+  check_programs(root, job, diagnostics);
   check_implementation(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);

@@ -114,6 +114,7 @@ void read_optimizer(const Value& training, TrainingSpec& spec, Diagnostics& diag
   if (spec.optimizer.implementations.empty()) return;
   spec.optimizer_implementation = default_implementation(spec);
   if (!is_map) return;
+  spec.steps_in_backward = as_flag(written->find("in_backward")).value_or(false);
   if (const Value* implementation = written->find("implementation")) {
     read_implementation_of(*implementation, spec, diagnostics);
   }

@@ -21,6 +21,11 @@ constexpr Key kOptimizerKeys[] = {
      .shapes = {choice(kOptimizerImplementations)},
      .doc = "PyTorch's implementation; its own default where left out (the Trainer's AdamW is "
             "fused)."},
+    {.name = "in_backward",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "It steps each parameter when its gradient is complete, and lets that go (torchtune's "
+            "optimizer_in_bwd)."},
     {.name = "exp_avg",
      .shapes = {choice(kMomentTypes)},
      .doc = "Type of AdamW's first moment in Megatron's precision-aware optimizer, which any of "

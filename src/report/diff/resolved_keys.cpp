@@ -80,6 +80,7 @@ std::string completion_len(const TrainingSpec& t) {
   return t.completion_len > 0 ? shown_value(t.completion_len) : std::string();
 }
 std::string hold_outputs(const TrainingSpec& t) { return flag_text(t.hold_outputs); }
+std::string in_backward(const TrainingSpec& t) { return flag_text(t.steps_in_backward); }
 std::string ema(const TrainingSpec& t) { return flag_text(t.averages_weights); }
 std::string steps(const TrainingSpec& t) { return shown_value(t.steps); }
 
@@ -112,6 +113,7 @@ constexpr std::array kRows = {
     ResolvedKey{"training.optimizer.exp_avg", of_training<exp_avg>},
     ResolvedKey{"training.optimizer.exp_avg_sq", of_training<exp_avg_sq>},
     ResolvedKey{"training.optimizer.main_params", of_training<main_params>},
+    ResolvedKey{"training.optimizer.in_backward", of_training<in_backward>},
     ResolvedKey{"training.recompute", of_training<recompute>},
     ResolvedKey{"training.clip_gradients", of_training<clipping>},
     ResolvedKey{"training.zero_grad", of_training<zero_grad>},

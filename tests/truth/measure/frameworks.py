@@ -376,7 +376,7 @@ def recipe_settings(settings, folder):
     return {
         "output_dir": folder, "device": "cuda", "seed": 0, "epochs": 1, "max_steps_per_epoch": STEPS, "shuffle": False,
         "resume_from_checkpoint": False, "save_adapter_weights_only": True, "checkpointer": {"model_type": "LLAMA3"},
-        "dtype": settings["dtype"], "batch_size": settings["batch"], "optimizer_in_bwd": False,
+        "dtype": settings["dtype"], "batch_size": settings["batch"], "optimizer_in_bwd": settings.get("optimizer_in_bwd", False),
         "gradient_accumulation_steps": settings.get("accumulation", 1), "clip_grad_norm": settings.get("clip"),
         "enable_activation_checkpointing": settings.get("checkpoint", False), "compile": settings.get("compile", False),
         "metric_logger": {"_component_": "torchtune.training.metric_logging.DiskLogger", "log_dir": folder},
@@ -466,7 +466,8 @@ def torchtune(case):
         torch.Tensor.backward = watched
         phases.around(training, "scale_grads", "clip")
         phases.around(torch.nn.utils, "clip_grad_norm_", "clip")
-        phases.around(recipe._optimizer, "step", "optimizer")
+        if recipe._optimizer is not None:  # it does not step in the backward
+            phases.around(recipe._optimizer, "step", "optimizer")
         follow = recipe._lr_scheduler.step
 
         def step():
