@@ -45,7 +45,7 @@ class PartWriter {
     if (context_.vision != nullptr) wanted = append_images();
     wanted = append_layers(part, wanted);
     if (!part.head) return;
-    if (context_.joins_head_and_loss()) return append(chunked_head_block(context_, wanted));
+    if (context_.joins_head_and_loss()) return append(head_and_loss_block(context_, wanted));
     append(head(wanted));
     if (prefers(context_)) append(sequence_log_probs_block(context_));
     if (context_.policy.gradients) append(loss());

@@ -22,6 +22,7 @@ constexpr ExportRow kStep[] = {
     written("training.precision"),
     written("training.optimizer.name"),
     written("training.optimizer.implementation"),
+    held("training.optimizer.in_backward", "false"),
     held("training.optimizer.exp_avg", "none"),
     held("training.optimizer.exp_avg_sq", "none"),
     held("training.optimizer.main_params", "none"),

@@ -25,6 +25,7 @@ constexpr ExportRow kStep[] = {
     held("training.optimizer.name", "adamw"),
     // Transformer Engine's AdamW is fused, PyTorch's is foreach: which of them, its layers decide.
     beside("training.optimizer.implementation"),
+    held("training.optimizer.in_backward", "false"),
     held("training.optimizer.exp_avg", "none|fp32|bf16|fp16"),
     held("training.optimizer.exp_avg_sq", "none|fp32|bf16|fp16"),
     // Megatron-LM 0.16.1 has no flag for store_param_remainders, which is on.

@@ -25,6 +25,7 @@ constexpr ExportRow kStep[] = {
     held("training.precision", "amp-bf16|fsdp2-bf16|bf16|fp32"),
     held("training.optimizer.name", "adamw|adam"),
     written("training.optimizer.implementation"),
+    held("training.optimizer.in_backward", "false"),
     held("training.optimizer.exp_avg", "none"),
     held("training.optimizer.exp_avg_sq", "none"),
     held("training.optimizer.main_params", "none"),

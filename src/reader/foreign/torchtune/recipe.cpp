@@ -18,18 +18,26 @@ constexpr std::string_view kModules = "model.lora_attn_modules";
 constexpr std::string_view kFeedForward = "model.apply_lora_to_mlp";
 
 struct Builder {
-  std::string_view name;  ///< without lora_ or qlora_ before it
-  std::string_view preset;
-  std::string_view positions;  ///< max_seq_len
+  std::string_view name;   ///< without lora_ or qlora_ before it
+  std::string_view model;  ///< a preset, or its sizes
 };
 /// torchtune/models/*/_model_builders.py.
 constexpr Builder kBuilders[] = {
-    {"llama2_7b", "llama-2-7b", "4096"},         {"llama2_13b", "llama-2-13b", "4096"},
-    {"llama2_70b", "llama-2-70b", "4096"},       {"llama3_8b", "llama-3-8b", "8192"},
-    {"llama3_70b", "llama-3-70b", "8192"},       {"llama3_1_8b", "llama-3.1-8b", "131072"},
-    {"llama3_1_70b", "llama-3.1-70b", "131072"}, {"llama3_1_405b", "llama-3.1-405b", "131072"},
-    {"llama3_2_1b", "llama-3.2-1b", "131072"},   {"llama3_2_3b", "llama-3.2-3b", "131072"},
-    {"llama3_3_70b", "llama-3.1-70b", "131072"}, {"mistral_7b", "mistral-7b-v0.1", "32768"},
+    {"llama2_7b", "llama-2-7b"},
+    {"llama2_13b", "llama-2-13b"},
+    {"llama2_70b", "llama-2-70b"},
+    {"llama3_8b", "llama-3-8b"},
+    {"llama3_70b", "llama-3-70b"},
+    {"llama3_1_8b", "llama-3.1-8b"},
+    {"llama3_1_70b", "llama-3.1-70b"},
+    {"llama3_1_405b", "llama-3.1-405b"},
+    {"llama3_2_1b", "llama-3.2-1b"},
+    {"llama3_2_3b", "llama-3.2-3b"},
+    {"llama3_3_70b", "llama-3.1-70b"},
+    // Without the window of Mistral's own first release.
+    {"mistral_7b",
+     "{layers: 32, hidden_size: 4096, heads: 32, kv_heads: 8, ffn_size: 14336, vocab_size: 32000, "
+     "max_positions: 32768, activation: swiglu, norm: rmsnorm, position: rope}"},
 };
 
 /// "llama3_8b" of "torchtune.models.llama3.lora_llama3_8b".
@@ -48,8 +56,7 @@ void write_model(ForeignImport& file) {
                        name.starts_with("qlora_") ? "its 4-bit tensors are torchao's; known is lora"
                                                   : "known are Llama's and Mistral's");
   }
-  file.write("model.preset", builder->preset, {kComponent});
-  file.write("model.max_positions", builder->positions, {kComponent});
+  file.write("model", builder->model, {kComponent});
 }
 
 void write_adapter(ForeignImport& file) {
@@ -108,6 +115,7 @@ constexpr WordPair kLosses[] = {
     {"torchtune.modules.loss.CEWithChunkedOutputLoss", "chunked"},
     {"torch.nn.CrossEntropyLoss", "upcast"},
 };
+constexpr WordPair kFlags[] = {{"true", "true"}, {"false", "false"}};
 constexpr WordPair kCheckpoints[] = {{"true", "full"}, {"false", "none"}};
 
 /// The distributed recipes' files have keys that the others lack; how many ranks there are is told
@@ -143,7 +151,7 @@ constexpr KeyRow kMapped[] = {
     maps("dtype", "training.precision", kTypes),
     maps("loss._component_", "training.implementation.loss", kLosses),
     maps("enable_activation_checkpointing", "training.recompute", kCheckpoints),
-    maps("optimizer_in_bwd", "training.optimizer.in_backward"),
+    maps("optimizer_in_bwd", "training.optimizer.in_backward", kFlags),
 };
 constexpr std::string_view kDecidingKeys[] = {kComponent,
                                               kLength,

@@ -11,9 +11,9 @@
 namespace memest {
 namespace {
 
-class ChunkedHead {
+class HeadAndLoss {
  public:
-  ChunkedHead(BlockBuilder& block, const DecoderContext& context)
+  HeadAndLoss(BlockBuilder& block, const DecoderContext& context)
       : block_(block),
         context_(context),
         dims_(context.dims),
@@ -112,7 +112,7 @@ class ChunkedHead {
   TensorId loss_of(const std::vector<TensorId>& logits, TensorId labels) {
     Frame call(block_);
     const TensorId count = call.local(counted(labels));
-    const std::vector<TensorId> targets = call_locals(call, labels);
+    const std::vector<TensorId> targets = chunks_of_labels(call, labels);
     std::vector<TensorId> totals;
     for (std::size_t i = 0; i < logits.size(); ++i) {
       totals.push_back(add_to_total(block_, totals, loss_of_chunk(logits[i], targets[i])));
@@ -122,7 +122,7 @@ class ChunkedHead {
   }
 
   /// labels.chunk(8, dim=1), each seen as rows or, of several sequences, copied.
-  std::vector<TensorId> call_locals(Frame& call, TensorId labels) {
+  std::vector<TensorId> chunks_of_labels(Frame& call, TensorId labels) {
     std::vector<TensorId> targets;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
       const Place place{"labels", "chunk"};
@@ -169,12 +169,12 @@ class ChunkedHead {
 
 }  // namespace
 
-Block chunked_head_block(const DecoderContext& context, bool input_wants_gradient) {
+Block head_and_loss_block(const DecoderContext& context, bool input_wants_gradient) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());
   const TensorId x =
       block.block_input({dims.b, dims.s, dims.h}, context.policy.weights, input_wants_gradient);
-  const TensorId loss = ChunkedHead(block, context).write(x);
+  const TensorId loss = HeadAndLoss(block, context).write(x);
   return std::move(block).take(loss);
 }
 
