@@ -171,8 +171,10 @@ TensorId subtract(BlockBuilder& block, Place place, TensorId left, TensorId righ
   return out;
 }
 
-TensorId add_number(BlockBuilder& block, Place place, TensorId x) {
-  const TensorId out = block.make(place, block.tensor(x).shape, block.dtype_of(x));
+namespace {
+
+/// `out` is x and a number.
+TensorId sum_with_number(BlockBuilder& block, Place place, TensorId x, TensorId out) {
   Op op = op_of(OpKind::add, place);
   op.inputs = {x};
   op.outputs = {out};
@@ -181,14 +183,15 @@ TensorId add_number(BlockBuilder& block, Place place, TensorId x) {
   return out;
 }
 
+}  // namespace
+
+TensorId add_number(BlockBuilder& block, Place place, TensorId x) {
+  const TensorId out = block.make(place, block.tensor(x).shape, block.dtype_of(x));
+  return sum_with_number(block, place, x, out);
+}
+
 TensorId add_number_in_place(BlockBuilder& block, Place place, TensorId x) {
-  const TensorId out = block.alias(place, x, block.tensor(x).shape);
-  Op op = op_of(OpKind::add, place);
-  op.inputs = {x};
-  op.outputs = {out};
-  BackwardWriter(op).hand_on(x);
-  block.emit(std::move(op));
-  return out;
+  return sum_with_number(block, place, x, block.alias(place, x, block.tensor(x).shape));
 }
 
 TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId right) {
