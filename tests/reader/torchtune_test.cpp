@@ -53,6 +53,8 @@ TEST_CASE("what its recipes do not run is refused by name") {
   CHECK(refused(", adapter: {qlora: {rank: 8, targets: [q_proj]}}")
             .starts_with("torchtune's QLoRA keeps torchao's NF4 tensors, which are not available "
                          "yet: use lora, or 'implementation: transformers'\n"));
+  CHECK(refused(", adapter: {lora: {rank: 8, targets: [q_proj], dtype: fp32}}") ==
+        "torchtune's LoRA has the model's type: set 'dtype' of the adapter to model\n");
   CHECK(refused(", ema: true")
             .find("torchtune's recipes keep no moving average of the weights: leave 'ema' out\n") !=
         std::string::npos);

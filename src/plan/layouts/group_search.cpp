@@ -101,7 +101,6 @@ class GroupSearch {
       // Megatron's interleaved schedule asks for micro-batches that are a multiple of the stages.
       if (interleaves && batch.gradient_accumulation % layout.pipeline != 0) continue;
       if (batch.gradient_accumulation < least_micro_batches_) continue;
-      if (job_.training->steps_in_backward && batch.gradient_accumulation > 1) continue;
       if (full) {
         ++group_.candidates;
         ++too_large_;

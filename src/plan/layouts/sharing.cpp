@@ -18,7 +18,7 @@ FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
   if (job.model.adapter || row_of(implementation.loop).takes_tiles ||
-      job.training->averages_weights || job.training->steps_in_backward) {
+      job.training->averages_weights) {
     row.sharer = Sharer::none;
     row.fsdp2 = false;
   }

@@ -154,7 +154,8 @@ void check_type(const Value& written, const Job& job, Diagnostics& diagnostics) 
 
 }  // namespace
 
-std::optional<Adapter> read_adapter(const Value& training, DType weights, bool parallel) {
+std::optional<Adapter> read_adapter(const Value& training, DType weights, bool parallel,
+                                    std::string_view unwritten) {
   const auto [kind, lora] = find_adapter(training.find("adapter"));
   if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
   Adapter adapter;
@@ -179,8 +180,9 @@ std::optional<Adapter> read_adapter(const Value& training, DType weights, bool p
   adapter.dropout = as_number(lora->find("dropout")).value_or(0);
   adapter.parallel = parallel;
   // peft widens 16-bit adapters only; ParallelLinearAdapter takes the model's type.
-  const bool widens =
-      !parallel && as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
+  const bool widens = !parallel &&
+                      as_text(lora->find("dtype")).value_or(std::string(unwritten)) == "fp32" &&
+                      is_half(weights);
   adapter.dtype = widens ? DType::fp32 : weights;
   adapter.widened = widens;
   return adapter;

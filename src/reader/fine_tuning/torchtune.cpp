@@ -1,6 +1,6 @@
 #include <array>
-#include <variant>
 
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/rules.hpp"
@@ -8,12 +8,9 @@
 namespace memest {
 namespace {
 
-/// set_activation_checkpointing: each layer by itself, or none.
+/// set_activation_checkpointing wraps each layer without reentrance, or none.
 bool checkpoints_layers(const Recompute& recompute) {
-  if (std::holds_alternative<NoRecompute>(recompute)) return true;
-  const auto* full = std::get_if<FullRecompute>(&recompute);
-  return full != nullptr && full->method == RecomputeMethod::uniform && full->layers == 1 &&
-         !full->distribute && !full->reentrant;
+  return recomputes_each_layer(recompute) && !is_reentrant(recompute);
 }
 
 bool is_lora(const Job& job) {
@@ -57,6 +54,11 @@ constexpr std::array kTorchtuneRules = {
          "torchtune's recipes keep no moving average of the weights", "leave 'ema' out"},
     Rule{"training", "adapter", [](const Job& job) { return job.model.adapter && !is_lora(job); },
          "of torchtune's adapters LoRA is available", "set 'adapter' to lora"},
+    Rule{"training", "adapter",
+         [](const Job& job) {
+           return job.model.adapter && job.model.adapter->dtype != job.training->recipe.weights;
+         },
+         "torchtune's LoRA has the model's type", "set 'dtype' of the adapter to model"},
     Rule{"training", "adapter", [](const Job& job) { return job.model.quantized.has_value(); },
          "torchtune's QLoRA keeps torchao's NF4 tensors, which are not available yet",
          "use lora, or 'implementation: transformers'"},

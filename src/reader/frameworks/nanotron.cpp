@@ -15,14 +15,6 @@ std::vector<std::int64_t> stages_of_nanotron(const Job& job) {
                             : stages_by_cost(*decoder, job.parallelism);
 }
 
-/// LlamaDecoderLayer.recompute_layer: each layer by itself, or none.
-bool recomputes_layers(const Recompute& recompute) {
-  if (std::holds_alternative<NoRecompute>(recompute)) return true;
-  const auto* full = std::get_if<FullRecompute>(&recompute);
-  return full != nullptr && full->method == RecomputeMethod::uniform && full->layers == 1 &&
-         !full->distribute;
-}
-
 /// Jobs that nanotron (or memest with it) refuses.
 constexpr std::array kNanotronRules = {
     Rule{"training", "precision",
@@ -35,7 +27,7 @@ constexpr std::array kNanotronRules = {
          "nanotron's optimizer is AdamW here: others are not available yet",
          "set 'optimizer' to adamw"},
     Rule{"training", "recompute",
-         [](const Job& job) { return !recomputes_layers(job.training->recompute); },
+         [](const Job& job) { return !recomputes_each_layer(job.training->recompute); },
          "nanotron recomputes every layer by itself, or none (recompute_layer)",
          "set 'recompute' to full or none"},
     Rule{"parallelism", "zero",

@@ -89,6 +89,13 @@ std::int64_t decoder_layers_of(const Job& job) {
 
 std::span<const Rule> pipeline_rules() { return kPipelineRules; }
 
+bool recomputes_each_layer(const Recompute& recompute) {
+  if (std::holds_alternative<NoRecompute>(recompute)) return true;
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  return full != nullptr && full->method == RecomputeMethod::uniform && full->layers == 1 &&
+         !full->distribute;
+}
+
 void check_rules(std::span<const Rule> rules, const Value& root, const Job& job,
                  Diagnostics& diagnostics) {
   for (const Rule& rule : rules) {

@@ -42,6 +42,9 @@ void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses what no run of TRL's trainers was recorded with. `root` is the spec.
 void check_trl(const Value& root, const Job& job, Diagnostics& diagnostics);
 
+/// Whether every layer is recomputed by itself, or none.
+bool recomputes_each_layer(const Recompute& recompute);
+
 /// 0 where the model is no decoder.
 std::int64_t decoder_layers_of(const Job& job);
 

@@ -266,12 +266,9 @@ class TrainingReader {
   /// An adapter's gradients and states are of its own type.
   void adapt_recipe(Recipe& recipe, const Implementation& implementation) {
     const bool parallel = adapts_parallel_layers(implementation);
-    adapter_ = read_adapter(training_, recipe.weights, parallel);
+    const bool in_type = row_of(implementation.framework).adapters_in_type;
+    adapter_ = read_adapter(training_, recipe.weights, parallel, in_type ? "model" : "fp32");
     if (!adapter_ || parallel) return;
-    if (row_of(implementation.framework).adapters_in_type) {
-      adapter_->dtype = recipe.weights;
-      adapter_->widened = false;
-    }
     if (recipe.master && shards_in_deepspeed(implementation)) return;  // Job::settle_adapter()
     const bool gathered = recipe.gathered_units && !context_.parallelism.fsdp;
     if (recipe.master || gathered || recipe.fp8_weight_copies > 0) {

@@ -68,7 +68,6 @@ void write_adapter(ForeignImport& file) {
   if (file.flag(kFeedForward)) targets += ", w1, w2, w3";
   file.write("training.adapter.lora.rank", file.text("model.lora_rank", "8"), {"model.lora_rank"});
   file.write("training.adapter.lora.targets", "[" + targets + "]", {kModules, kFeedForward});
-  if (file.flag(kFeedForward)) file.credit(kFeedForward, "training.adapter.lora.targets");
   file.write("training.adapter.lora.dropout", file.text("model.lora_dropout", "0.0"),
              {"model.lora_dropout"});
   file.write("training.adapter.lora.dtype", "model", {"dtype"});
