@@ -2,6 +2,7 @@
 // Then the output head multiplies one part of the sequences after another, and the losses of the
 // parts are taken when all logits are there: in fp32 are those of one part at a time,
 // log-probabilities of all.
+#include <ranges>
 #include <utility>
 
 #include "graph/lower/chunked/chunks.hpp"
@@ -25,7 +26,7 @@ class HeadAndLoss {
     const std::vector<TensorId> logits = outputs(x, whole);
     const TensorId labels = shifted_labels();
     Frame list(block_);
-    for (auto one = logits.rbegin(); one != logits.rend(); ++one) list.local(*one);
+    for (const TensorId one : logits | std::views::reverse) list.local(one);
     if (keeps_labels()) {
       block_.answer(labels);
     } else {
@@ -40,8 +41,6 @@ class HeadAndLoss {
   [[nodiscard]] bool keeps_labels() const {
     return context_.adapter == nullptr && context_.policy.reporting > 1;
   }
-
-  [[nodiscard]] Shape rows_of(std::size_t chunk) const { return {dims_.b, lengths_[chunk]}; }
 
   /// unembed(h); the model's forward names the last layer's output until it returns.
   std::vector<TensorId> outputs(TensorId x, bool whole) {
@@ -75,18 +74,18 @@ class HeadAndLoss {
 
   std::vector<TensorId> products(TensorId hidden) {
     std::vector<SplitPart> parts;
-    for (std::size_t i = 0; i < lengths_.size(); ++i) {
-      parts.push_back({{"final_norm", "chunk"}, {dims_.b, lengths_[i], dims_.embedding}});
+    for (const Expr& length : lengths_) {
+      parts.push_back({{"final_norm", "chunk"}, {dims_.b, length, dims_.embedding}});
     }
     const std::vector<TensorId> chunks = split(block_, "final_norm", hidden, parts);
     const TensorId weight = head_weight();
     std::vector<TensorId> logits;
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
+    for (const TensorId chunk : chunks) {
       // at::linear flattens rows that do not follow one another by reshape, where the matrix wants
       // a gradient; else it multiplies them in batches (should_fold of LinearAlgebra.cpp).
       const bool copies = copies_ && block_.needs_gradient(weight);
-      const Shape rows = {dims_.b * lengths_[i]};
-      const TensorId flat = flattened(block_, "final_norm", chunks[i], copies);
+      const TensorId flat = flattened(block_, "final_norm", chunk, copies);
+      const Shape rows = {block_.tensor(flat).shape.front()};
       logits.push_back(product_with(block_, head(), {weight}, {rows, flat}));
     }
     return logits;
@@ -124,11 +123,12 @@ class HeadAndLoss {
   /// labels.chunk(8, dim=1), each seen as rows or, of several sequences, copied.
   std::vector<TensorId> chunks_of_labels(Frame& call, TensorId labels) {
     std::vector<TensorId> targets;
-    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+    for (const Expr& length : lengths_) {
       const Place place{"labels", "chunk"};
-      targets.push_back(call.local(
-          copies_ ? compute(block_, OpKind::copy, {labels}, {place, rows_of(i), DType::int64})
-                  : block_.alias(place, labels, rows_of(i))));
+      const Shape rows = {dims_.b, length};
+      targets.push_back(
+          call.local(copies_ ? compute(block_, OpKind::copy, {labels}, {place, rows, DType::int64})
+                             : block_.alias(place, labels, rows)));
     }
     return targets;
   }
