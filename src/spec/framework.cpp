@@ -10,11 +10,9 @@ namespace memest {
 namespace {
 
 constexpr std::array kFrameworks = {
-    Framework::transformers, Framework::torchtitan, Framework::torchtune, Framework::megatron,
-    Framework::nanotron,     Framework::nanogpt,    Framework::textbook,  Framework::plain};
-
-constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer,
-                                      LoopKind::sft, LoopKind::dpo};
+    Framework::transformers, Framework::torchtitan, Framework::torchtune,
+    Framework::litgpt,       Framework::megatron,   Framework::nanotron,
+    Framework::nanogpt,      Framework::textbook,   Framework::plain};
 
 // Plain PyTorch has no optimizer with fp32 masters beside 16-bit weights, as Megatron's
 // Float16OptimizerWithFloat16Params is; "mixed" is that recipe written by hand.
@@ -34,6 +32,12 @@ constexpr std::array kPrecisionsOfTorchtune = {
     PrecisionName{"mixed", "bf16"},    PrecisionName{"mixed-fp32-grad", "bf16"},
     PrecisionName{"megatron", "bf16"}, PrecisionName{"megatron-bf16-grad", "bf16"},
     PrecisionName{"amp-bf16", "bf16"}, PrecisionName{"fsdp2-bf16", "bf16"},
+};
+// bf16-true; bf16-mixed is amp-bf16.
+constexpr std::array kPrecisionsOfLitgpt = {
+    PrecisionName{"mixed", "bf16"},      PrecisionName{"mixed-fp32-grad", "bf16"},
+    PrecisionName{"megatron", "bf16"},   PrecisionName{"megatron-bf16-grad", "bf16"},
+    PrecisionName{"fsdp2-bf16", "bf16"},
 };
 // --bf16 --grad-reduce-in-bf16, and with gradients in fp32 by default.
 constexpr std::array kPrecisionsOfMegatron = {
@@ -143,6 +147,24 @@ constexpr FrameworkRow kTorchtune = {
     .adapters_in_type = true,
 };
 
+// 0.5.13: litgpt/{model,lora}.py, finetune/{full,lora}.py.
+constexpr FrameworkRow kLitgpt = {
+    .name = "litgpt",
+    .recorded = {"litgpt", "0.5.13"},
+    .asks = "litgpt's model, its finetune and its YAML file; weights in its format",
+    .model_type = "litgpt",
+    // chunked_cross_entropy, behind an output head that LoRA's program calls in chunks too.
+    .own = {Framework::litgpt, AttentionKernel::sdpa, LossKernel::chunked, NormKernel::composite,
+            LoopKind::litgpt},
+    .torch_precisions_alone = true,
+    .precision = "bf16",
+    .precisions = kPrecisionsOfLitgpt,
+    .embeddings_want_gradient = false,
+    .adapters_in_type = true,
+    .joins_projections = true,
+    .unties_embeddings = true,
+};
+
 constexpr FrameworkRow kMegatron = {
     .name = "megatron",
     .recorded = {"megatron-core", "0.16.1"},
@@ -245,68 +267,6 @@ constexpr FrameworkRow kPlain = {
     .change_words = &kWordsOfPlain,
 };
 
-constexpr LoopRow kPlainLoop = {.name = "plain"};
-// train.py: configure_optimizers takes fused AdamW on CUDA, and the variable logits lives until the
-// next micro-step.
-constexpr LoopRow kTrainPy = {.name = "nanogpt",
-                              .title = "train.py",
-                              .trains = Framework::nanogpt,
-                              .model_type = "nanogpt",
-                              .fused_adamw = true,
-                              .holds_logits = true,
-                              .has_data_loader = false};
-// training_args.py: the default is adamw_torch_fused from PyTorch 2.8 on. Adafactor is
-// transformers/optimization.py's; compute_loss passes num_items_in_batch, so the loss is a sum
-// divided by it; get_batch_samples takes a step's batches at once, dataloader_pin_memory is True.
-constexpr LoopRow kTrainer = {.name = "trainer",
-                              .title = "the Trainer",
-                              .trains = Framework::transformers,
-                              .accelerate = true,
-                              .fused_adamw = true,
-                              .own_adafactor = true,
-                              .takes_batches_first = true,
-                              .pins_batches = true,
-                              .divides_by_targets = true,
-                              .fsdp_recipe = "accelerate-fsdp2-bf16",
-                              .change_words = &kWordsOfTrainer};
-// trl 1.16: base_config.py has gradient_checkpointing=True; add_fused_lm_head takes the loss, and
-// DataCollatorForLanguageModeling answers an attention_mask.
-constexpr LoopRow kSftTrainer = {.name = "sft",
-                                 .title = "SFTTrainer",
-                                 .trains = Framework::transformers,
-                                 .accelerate = true,
-                                 .fused_adamw = true,
-                                 .own_adafactor = true,
-                                 .takes_batches_first = true,
-                                 .pins_batches = true,
-                                 .takes_tiles = true,
-                                 .passes_token_mask = true,
-                                 .recomputes = true,
-                                 .fsdp_recipe = "accelerate-fsdp2-bf16",
-                                 .change_words = &kWordsOfTrainer};
-constexpr LoopRow preferring(LoopRow row) {
-  row.name = "dpo";
-  row.title = "DPOTrainer";
-  row.prefers = true;
-  return row;
-}
-constexpr LoopRow kDpoTrainer = preferring(kSftTrainer);
-// train.py, train_step: a list named microbatches collects all of a step's before the first runs.
-constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
-                                     .title = "torchtitan",
-                                     .trains = Framework::torchtitan,
-                                     .fused_adamw = true,
-                                     .keeps_batches = true,
-                                     .takes_batches_first = true};
-
-// recipes/*_finetune_*.py name torch.optim.AdamW with fused: True.
-constexpr LoopRow kTorchtuneRecipe = {.name = "torchtune",
-                                      .title = "a recipe of torchtune",
-                                      .trains = Framework::torchtune,
-                                      .fused_adamw = true,
-                                      .steps_in_backward = true,
-                                      .sums_targets = true};
-
 }  // namespace
 
 const FrameworkRow& row_of(Framework framework) {
@@ -317,6 +277,8 @@ const FrameworkRow& row_of(Framework framework) {
       return kTorchtitan;
     case Framework::torchtune:
       return kTorchtune;
+    case Framework::litgpt:
+      return kLitgpt;
     case Framework::megatron:
       return kMegatron;
     case Framework::nanotron:
@@ -331,26 +293,6 @@ const FrameworkRow& row_of(Framework framework) {
   unreachable("every framework has a row");
 }
 
-const LoopRow& row_of(LoopKind loop) {
-  switch (loop) {
-    case LoopKind::plain:
-      return kPlainLoop;
-    case LoopKind::nanogpt:
-      return kTrainPy;
-    case LoopKind::trainer:
-      return kTrainer;
-    case LoopKind::sft:
-      return kSftTrainer;
-    case LoopKind::dpo:
-      return kDpoTrainer;
-    case LoopKind::torchtitan:
-      return kTorchtitanLoop;
-    case LoopKind::torchtune:
-      return kTorchtuneRecipe;
-  }
-  unreachable("every loop has a row");
-}
-
 const RecordedProgram& modelled_program(const Implementation& implementation) {
   static constexpr RecordedProgram kLegacy{"Megatron-LM", "3.0"};
   static constexpr RecordedProgram kAroundLegacy{"deepspeed", "0.6.7"};
@@ -362,8 +304,6 @@ const RecordedProgram& modelled_program(const Implementation& implementation) {
 }
 
 std::span<const Framework> frameworks() { return kFrameworks; }
-
-std::span<const LoopKind> written_loops() { return kWrittenLoops; }
 
 std::optional<Framework> framework_named(std::string_view name) {
   const auto* const found = std::ranges::find_if(
@@ -383,7 +323,5 @@ bool divides_sequences(const Implementation& implementation) {
 }
 
 std::string_view name_of(Framework framework) { return row_of(framework).name; }
-
-std::string_view name_of(LoopKind loop) { return row_of(loop).name; }
 
 }  // namespace memest

@@ -27,6 +27,10 @@ struct ParameterCounts {
 /// by one. Throws OverflowError.
 Inventory parameters_of(const ModelSpec& model, const Implementation& implementation = {});
 
+/// `model` as the class of `implementation` has it, whatever was read: queries, keys and values
+/// from one product, an output head of its own.
+ModelSpec as_programmed(ModelSpec model, const Implementation& implementation);
+
 /// Bytes of the buffers, each in its type.
 Bytes buffer_bytes(const Inventory& inventory);
 

@@ -137,6 +137,9 @@ struct FrameworkRow {
   /// checkpoints ask for (transformers, enable_input_require_grads).
   bool embeddings_want_gradient = true;
   bool adapters_in_type = false;  ///< LoRA's weights have the model's type, whatever peft's would
+  /// Queries, keys and values of its model are one product, whatever the spec's are.
+  bool joins_projections = false;
+  bool unties_embeddings = false;  ///< its model has an output head of its own in any case
   /// Selective recompute is a checkpoint around each layer that keeps what contractions make, else
   /// one around the parts of a layer that are recomputed.
   bool keeps_contractions = false;

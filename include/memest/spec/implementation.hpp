@@ -16,6 +16,7 @@ enum class Framework : std::uint8_t {
   transformers,
   torchtitan,
   torchtune,
+  litgpt,
   megatron,
   nanotron,
   nanogpt,
@@ -46,7 +47,7 @@ enum class LossKernel : std::uint8_t {
   upcast,   ///< logits cast to fp32, then cross-entropy (transformers)
   plain,    ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
   chunked,  ///< as upcast, one part of the sequences after another (torchtitan, March 2025), or
-            ///< the output head's product too (torchtune)
+            ///< the output head's product too (torchtune, litgpt)
   vocab_parallel,  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
   te               ///< as vocab_parallel by Transformer Engine's kernel, on the logits as they are
 };
@@ -101,7 +102,8 @@ enum class LoopKind : std::uint8_t {
   sft,         ///< TRL's SFTTrainer, around that Trainer
   dpo,         ///< its DPOTrainer
   torchtitan,  ///< torchtitan's own
-  torchtune    ///< torchtune's recipes
+  torchtune,   ///< torchtune's recipes
+  litgpt       ///< litgpt's finetune
 };
 
 /// The parts of a layer that Megatron captures as CUDA graphs, as its cuda_graph_scope has them.

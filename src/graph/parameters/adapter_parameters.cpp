@@ -10,6 +10,7 @@
 
 #include "graph/parameters/rewritten.hpp"
 #include "memest/spec/inventory.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
@@ -19,6 +20,28 @@ namespace {
 bool is_target(const Adapter& adapter, const ParameterTensor& tensor) {
   return tensor.role == ParameterRole::matmul && tensor.shape.size() == 2 &&
          adapts(adapter, module_of(tensor.name));
+}
+
+/// The parts of the joint module `module` that are adapted, and their width together.
+struct AdaptedParts {
+  std::int64_t count = 0;
+  std::int64_t width = 0;
+};
+AdaptedParts adapted_parts(const Adaptation& how, std::string_view module) {
+  AdaptedParts found;
+  if (!how.joint || how.joint->module != module) return found;
+  for (const JointTargets::Part& part : how.joint->parts) {
+    if (!adapts(how.adapter, module) && !adapts(how.adapter, part.name)) continue;
+    ++found.count;
+    found.width += part.width;
+  }
+  return found;
+}
+
+bool is_target(const Adaptation& how, const ParameterTensor& tensor) {
+  const bool of_parts = tensor.role == ParameterRole::matmul &&
+                        adapted_parts(how, module_of(tensor.name)).count > 0;
+  return of_parts || is_target(how.adapter, tensor);
 }
 
 /// Adds what the adapter trains beside `target`. Heads are torch.nn.Linear even where the layers'
@@ -47,6 +70,11 @@ void add_trained(InventoryBuilder& result, const Adaptation& how, const Paramete
   if (adapter.kind == AdapterKind::vera) {
     add(".vera_lambda_b.default", {out});
     add(".vera_lambda_d.default", {adapter.rank});
+    return;
+  }
+  if (const AdaptedParts parts = adapted_parts(how, module); parts.count > 0) {
+    add(".lora_A", {checked_multiply(parts.count, adapter.rank), in});
+    add(".lora_B", {parts.width, adapter.rank});
     return;
   }
   add(".lora_A.default.weight", {adapter.rank, in});
@@ -104,7 +132,7 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
       add_whole(result, tensor);
       continue;
     }
-    if (!is_target(how.adapter, tensor)) {
+    if (!is_target(how, tensor)) {
       result.add(tensor);
       continue;
     }

@@ -1,16 +1,31 @@
 // The parameters that an adapter adds to a model's.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "memest/spec/adapter.hpp"
 #include "memest/spec/model.hpp"
 
 namespace memest {
 
+/// Queries, keys and values of one module, each of which may be a target by a name of its own
+/// (litgpt's LoRAQKVLinear).
+struct JointTargets {
+  std::string_view module;
+  struct Part {
+    std::string_view name;
+    std::int64_t width = 0;
+  };
+  std::array<Part, 3> parts;
+};
+
 struct Adaptation {
   const Adapter& adapter;
-  bool stored_in_out = false;  ///< matrices are [in, out]
+  bool stored_in_out = false;                ///< matrices are [in, out]
+  std::optional<JointTargets> joint = {};
 };
 
 /// `inventory` frozen, with the adapter's matrices behind every target's own, as peft registers

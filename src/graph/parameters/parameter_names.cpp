@@ -117,6 +117,26 @@ constexpr std::array kFamilyNames = {
                  .model_order = "tok_embeddings layers norm output",
                  .layer_order = "attn mlp.w1 mlp.w2 mlp.w3 sa_norm mlp_norm",
                  .rotary_modules = false},
+    // litgpt/model.py: GPT, Block, CausalSelfAttention, LLaMAMLP. Its LoRA has queries, keys and
+    // values for targets, which are no modules; GptNeoxMLP's fc is called fc_2 here.
+    DecoderNames{.model_type = kLitgpt,
+                 .embedding = "wte",
+                 .q = "attn.query",
+                 .k = "attn.key",
+                 .v = "attn.value",
+                 .qkv = "attn.qkv",
+                 .attention_output = "attn.proj",
+                 .gate = "mlp.fc_1",
+                 .up = "mlp.fc_2",
+                 .down = "mlp.proj",
+                 .first_norm = "norm_1",
+                 .second_norm = "norm_2",
+                 .parallel_first_norm = "norm_1",
+                 .parallel_second_norm = "norm_2",
+                 .final_norm = "ln_f",
+                 .model_order = "lm_head wte layers ln_f",
+                 .layer_order = "norm_1 attn norm_2 mlp",
+                 .rotary_modules = false},
     // GPTJAttention.__init__ makes k_proj, v_proj, q_proj; so do GPTNeoSelfAttention and
     // OPTAttention.
     DecoderNames{.model_type = "gptj",

@@ -68,6 +68,8 @@ inline constexpr std::string_view kNanogpt = "nanogpt";
 inline constexpr std::string_view kTorchtitan = "torchtitan";
 /// Stands for one where it is torchtune's TransformerDecoder.
 inline constexpr std::string_view kTorchtune = "torchtune";
+/// Stands for one where it is litgpt's GPT.
+inline constexpr std::string_view kLitgpt = "litgpt";
 /// Stands for one where it is a GPT written by hand after nanoGPT: a block has its norms first.
 inline constexpr std::string_view kByHand = "nanogpt by hand";
 

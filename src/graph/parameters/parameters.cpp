@@ -1,6 +1,7 @@
 #include "memest/graph/parameters.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "graph/parameters/quantized_parameters.hpp"
 #include "graph/parameters/shared_parameters.hpp"
 #include "graph/parameters/vision_parameters.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
@@ -130,9 +132,33 @@ Inventory parameters_of_whole_megatron(const ModelSpec& model) {
   return with_parallel_adapter(parameters_of_megatron(decoder, whole), {*model.adapter, 1});
 }
 
+/// The targets that a model's one product of queries, keys and values has, if it has one.
+std::optional<JointTargets> joint_targets(const ModelSpec& model, const Implementation& framework) {
+  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (!row_of(framework.framework).joins_projections || decoder == nullptr) return std::nullopt;
+  const DecoderNames& names = names_of(stored_type(model.model_type, framework));
+  const SoftmaxAttention heads = heads_of(decoder->attention);
+  const std::int64_t shared = checked_multiply(heads.kv_heads, heads.head_dim);
+  return JointTargets{names.qkv,
+                      {{{names.q, checked_multiply(heads.heads, heads.head_dim)},
+                        {names.k, shared},
+                        {names.v, shared}}}};
+}
+
 }  // namespace
 
-Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
+ModelSpec as_programmed(ModelSpec model, const Implementation& implementation) {
+  const FrameworkRow& framework = row_of(implementation.framework);
+  auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (decoder == nullptr) return model;
+  auto* attention = std::get_if<SoftmaxAttention>(&decoder->attention);
+  if (framework.joins_projections && attention != nullptr) attention->layout = QkvLayout::fused;
+  if (framework.unties_embeddings) decoder->tied_embeddings = false;
+  return model;
+}
+
+Inventory parameters_of(const ModelSpec& given, const Implementation& implementation) {
+  const ModelSpec model = as_programmed(given, implementation);
   if (model.adapter && model.adapter->parallel) return parameters_of_whole_megatron(model);
   const std::string_view type = stored_type(model.model_type, implementation);
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
@@ -146,7 +172,7 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
   if (model.adapter->is_prompt() && decoder != nullptr) {
     return with_prompt(own, *model.adapter, decoder->hidden_size);
   }
-  return with_adapter(own, {*model.adapter, stored_in_out});
+  return with_adapter(own, {*model.adapter, stored_in_out, joint_targets(model, implementation)});
 }
 
 Bytes buffer_bytes(const Inventory& inventory) {

@@ -97,8 +97,15 @@ void Engine::evaluate(StorageId batch, StorageId labels) {
   begin_forward(batch, labels);
   ForwardSettings beneath_wrapper;
   beneath_wrapper.wrapped = false;
-  ForwardPass(state_, beneath_wrapper).evaluate(all_sites());
+  ForwardPass(state_, beneath_wrapper).evaluate(model_of(order().stages().front()));
   end_forward();
+}
+
+StorageId Engine::evaluate_loss() {
+  const StageSites& last = order().stages().back();
+  ForwardPass(state_, {}).evaluate(Slice{last.loss, last.end});
+  end_forward();
+  return loss();
 }
 
 void Engine::bind_input(std::string_view name, StorageId storage) {

@@ -11,6 +11,13 @@ namespace {
 constexpr std::string_view kTokenIds = "token ids";
 constexpr std::string_view kLabels = "labels";
 
+/// All of a block that the model does not end in.
+std::uint32_t ops_of_loss(const Block& last) {
+  const auto ends = std::ranges::find_if(last.ops, &Op::ends_model);
+  const auto first = ends == last.ops.end() ? last.ops.begin() : ends + 1;
+  return static_cast<std::uint32_t>(last.ops.end() - first);
+}
+
 bool is_leaf_parameter(const Tensor& tensor, TensorId id) {
   return tensor.role == Role::parameter && tensor.storage == id;
 }
@@ -93,8 +100,8 @@ void ForwardOrder::find_stages(const Graph& graph) {
   }
   const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
   const auto end = static_cast<std::uint32_t>(sites_.size());
-  const auto ops_of_loss = static_cast<std::uint32_t>(
-      graph.trains ? graph.blocks[instances_[last].block].ops.size() : 0);
+  const std::uint32_t ops_of_loss =
+      graph.trains ? memest::ops_of_loss(graph.blocks[instances_[last].block]) : 0;
   stages_.back().end = end;
   stages_.back().loss = end - ops_of_loss;
   stages_.back().output = output_cell(last);

@@ -76,6 +76,14 @@ constexpr LoopHabits kTorchtune = {.wrapping = Wrapping::without_its_place,
                                    .generates_batches = true,
                                    .keeps_norm = true};
 
+// finetune/{full,lora}.py, fit(): validate() of two batches comes first.
+constexpr LoopHabits kLitgpt = {.wrapping = Wrapping::without_its_place,
+                                .evaluates_first = true,
+                                .names_answer = true,
+                                .sends_token_counts = true,
+                                .always_divides = true,
+                                .sends_labels = true};
+
 }  // namespace
 
 const LoopHabits& loop_habits_of(const Implementation& implementation) {
@@ -94,6 +102,8 @@ const LoopHabits& loop_habits_of(const Implementation& implementation) {
       return row_of(implementation.torchtitan).is_early ? kEarlyTorchtitan : kTorchtitan;
     case LoopKind::torchtune:
       return kTorchtune;
+    case LoopKind::litgpt:
+      return kLitgpt;
   }
   unreachable("every loop has habits");
 }

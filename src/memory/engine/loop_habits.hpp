@@ -34,6 +34,11 @@ struct LoopHabits {
   bool sends_next_batch = false;
   /// Logits and loss have names, which live until the next forward has answered.
   bool names_outputs = false;
+  /// The model's answer has a name, which lives until the next forward's is there, and the loss is
+  /// taken outside of it: its last value is reported behind every micro-step (RunningMean).
+  bool names_answer = false;
+  /// Sends two numbers of each sequence with a batch.
+  bool sends_token_counts = false;
   /// Divides the loss by the micro-steps even where there is one.
   bool always_divides = false;
   /// Sends the labels as a tensor of their own.
@@ -71,10 +76,11 @@ struct LoopHabits {
 
   /// Keeps a step's last loss, and with it its graph, until the next step has ended: to report it.
   [[nodiscard]] bool keeps_step_loss() const {
-    return !fetches_ahead && !names_outputs && !step_is_function && !weighs_by_targets;
+    return !fetches_ahead && !names_outputs && !names_answer && !step_is_function &&
+           !weighs_by_targets;
   }
   /// Keeps a micro-step's loss until the next forward has answered.
-  [[nodiscard]] bool keeps_micro_step_loss() const { return !reports_loss; }
+  [[nodiscard]] bool keeps_micro_step_loss() const { return !reports_loss && !names_answer; }
 };
 
 /// PyTorch's idiom in few lines, karpathy/nanoGPT's train.py, the Trainer of transformers 5.17 with

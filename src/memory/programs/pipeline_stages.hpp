@@ -21,7 +21,7 @@
 
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memory/engine/engine.hpp"
-#include "memory/programs/stand_ins.hpp"
+#include "memory/loop/stand_ins.hpp"
 #include "memory/sharding/sharded_units.hpp"
 #include "memory/timeline/recorder.hpp"
 

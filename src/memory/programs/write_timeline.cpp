@@ -24,7 +24,7 @@
 #include "memory/programs/deepspeed_states.hpp"
 #include "memory/programs/event_bound.hpp"
 #include "memory/programs/inference_loop.hpp"
-#include "memory/programs/loop.hpp"
+#include "memory/loop/loop.hpp"
 #include "memory/programs/pipeline_stages.hpp"
 #include "memory/sharding/flat_units.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
@@ -38,7 +38,7 @@
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/overheads.hpp"
 #include "memory/timeline/recorder.hpp"
-#include "memory/torchtune/steps_in_backward.hpp"
+#include "memory/optimizer/steps_in_backward.hpp"
 
 namespace memest {
 namespace {
@@ -75,7 +75,8 @@ EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapp
   // takes its own.
   const bool staged = job.parallelism.pipeline > 1 && !runs_megatron(job);
   settings.loss_with_backward = habits_of(job).loss_outside || staged;
-  settings.loss_outside = settings.loss_with_backward || teacher_of(job) != nullptr;
+  settings.loss_outside = settings.loss_with_backward || habits_of(job).names_answer ||
+                          teacher_of(job) != nullptr;
   settings.hooks = wrapper;
   // FSDP1 makes a unit's views in its unshard stream (_unshard), and autograd runs the backward of
   // a node, here of the split, in the stream of its forward.

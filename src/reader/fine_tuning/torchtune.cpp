@@ -13,10 +13,6 @@ bool checkpoints_layers(const Recompute& recompute) {
   return recomputes_each_layer(recompute) && !is_reentrant(recompute);
 }
 
-bool is_lora(const Job& job) {
-  return job.model.adapter->kind == AdapterKind::lora && job.model.adapter->whole_modules.empty();
-}
-
 bool has_own_loss(const Implementation& implementation) {
   return implementation.loss == LossKernel::chunked || implementation.loss == LossKernel::upcast;
 }
@@ -52,7 +48,7 @@ constexpr std::array kTorchtuneRules = {
          "torchtune trains without a key-value cache", "leave 'use_cache' out"},
     Rule{"training", "ema", [](const Job& job) { return job.training->averages_weights; },
          "torchtune's recipes keep no moving average of the weights", "leave 'ema' out"},
-    Rule{"training", "adapter", [](const Job& job) { return job.model.adapter && !is_lora(job); },
+    Rule{"training", "adapter", [](const Job& job) { return adapts_otherwise_than_by_lora(job); },
          "of torchtune's adapters LoRA is available", "set 'adapter' to lora"},
     Rule{"training", "adapter",
          [](const Job& job) {

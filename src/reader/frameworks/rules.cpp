@@ -89,6 +89,11 @@ std::int64_t decoder_layers_of(const Job& job) {
 
 std::span<const Rule> pipeline_rules() { return kPipelineRules; }
 
+bool adapts_otherwise_than_by_lora(const Job& job) {
+  const std::optional<Adapter>& adapter = job.model.adapter;
+  return adapter && (adapter->kind != AdapterKind::lora || !adapter->whole_modules.empty());
+}
+
 bool recomputes_each_layer(const Recompute& recompute) {
   if (std::holds_alternative<NoRecompute>(recompute)) return true;
   const auto* full = std::get_if<FullRecompute>(&recompute);

@@ -37,10 +37,15 @@ std::span<const Rule> recipe_rules();
 void check_torchtitan(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses, at the key that asks for it, what torchtune's recipes do not run.
 void check_torchtune(const Value& root, const Job& job, Diagnostics& diagnostics);
+/// Refuses, at the key that asks for it, what litgpt's finetune does not run.
+void check_litgpt(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses, at the key that asks for it, what the Trainer does not run. `root` is the spec.
 void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses what no run of TRL's trainers was recorded with. `root` is the spec.
 void check_trl(const Value& root, const Job& job, Diagnostics& diagnostics);
+
+/// Whether there is an adapter, and it is another than LoRA or trains modules in full.
+bool adapts_otherwise_than_by_lora(const Job& job);
 
 /// Whether every layer is recomputed by itself, or none.
 bool recomputes_each_layer(const Recompute& recompute);

@@ -177,6 +177,7 @@ void check_programs(const Value& root, const Job& job, Diagnostics& diagnostics)
   check_megatron(root, job, diagnostics);
   check_torchtitan(root, job, diagnostics);
   check_torchtune(root, job, diagnostics);
+  check_litgpt(root, job, diagnostics);
   check_nanotron(root, job, diagnostics);
   check_trainer(root, job, diagnostics);
   check_trl(root, job, diagnostics);

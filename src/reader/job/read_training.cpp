@@ -310,7 +310,9 @@ class TrainingReader {
     const bool holds = row_of(implementation.loop).holds_logits;
     spec.hold_outputs = written.value_or(holds);
     if (!spec.hold_outputs && holds) {
-      error("hold_outputs", "nanoGPT's train.py keeps the logits until the next forward",
+      error("hold_outputs",
+            std::string(row_of(implementation.loop).title) +
+                " keeps the logits until the next forward",
             "leave 'hold_outputs' out, or set 'loop' to plain");
     }
     const Value* map = training_.find("implementation");

@@ -199,8 +199,8 @@ constexpr Key kCeilingFileKeys[] = {
 };
 
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"torchtune"},
-                                         {"megatron"},     {"nanotron"},   {"nanogpt"},
-                                         {"textbook"},     {"plain"}};
+                                         {"litgpt"},       {"megatron"},   {"nanotron"},
+                                         {"nanogpt"},      {"textbook"},   {"plain"}};
 constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
 constexpr Word kLayerWords[] = {{"te"}};
 constexpr Word kGpuCounts[] = {{"one"}, {"several"}, {"offloading"}};

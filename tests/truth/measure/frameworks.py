@@ -1,4 +1,5 @@
-"""Measures what training frameworks' own loops allocate: transformers' Trainer, alone and with peft, megatron-core, torchtitan and torchtune.
+"""Measures what training frameworks' own loops allocate: transformers' Trainer, alone and with peft, megatron-core, torchtitan,
+torchtune and litgpt.
 
   python frameworks.py frameworks.jsonl -o raw.jsonl [--only ID,ID]
 
@@ -20,6 +21,7 @@ NEEDS = {
     "megatron": ("megatron.core",),
     "torchtitan": ("torchtitan",),
     "torchtune": ("torchtune", "torchao"),
+    "litgpt": ("litgpt", "torchmetrics"),
 }
 STEPS = 3
 
@@ -480,9 +482,98 @@ def torchtune(case):
     return phases.measured()
 
 
+# --- litgpt -------------------------------------------------------------------------------------------------------------
+
+
+def litgpt_loader(settings, fabric):
+    """Sequences of zeros, collated as litgpt's datasets are."""
+    import torch
+    from litgpt.data.base import get_sft_collate_fn
+
+    seq = settings["seq"]
+    zeros = torch.zeros(seq, dtype=torch.int64)
+    one = {"input_ids": zeros, "labels": zeros, "token_counts": {"raw": seq, "raw_plus_prompt_template": seq}}
+    rows = settings["batch"] * settings["gpus"] * STEPS * settings.get("accumulation", 1) * 2
+    loaders = [torch.utils.data.DataLoader([one] * rows, batch_size=settings["batch"], collate_fn=get_sft_collate_fn()) for _ in range(2)]
+    return fabric.setup_dataloaders(*loaders)
+
+
+class Finished(Exception):
+    """The steps are done; what the program writes behind them is left out."""
+
+
+def litgpt(case):
+    import importlib
+    import pathlib
+
+    import torch
+    import yaml
+    from litgpt.args import EvalArgs, TrainArgs
+
+    settings = case["settings"]
+    if settings["gpus"] > 1:
+        fake_world(settings["gpus"])
+    program = importlib.import_module(f"litgpt.{settings['program']}")
+    phases = Phases()
+
+    def finish(*_, **__):
+        raise Finished
+
+    def watched_optimizer(*arguments, **options):
+        optimizer = make(*arguments, **options)
+        phases.around(optimizer, "step", "optimizer")
+        return optimizer
+
+    make = program.instantiate_torch_optimizer
+    program.instantiate_torch_optimizer = watched_optimizer
+    program.auto_download_checkpoint = lambda model_name, **_: pathlib.Path(model_name)
+    program.check_valid_checkpoint_dir = program.load_checkpoint = program.Tokenizer = lambda *_, **__: None
+    program.get_dataloaders = lambda fabric, *_, **__: litgpt_loader(settings, fabric)
+    program.create_finetuning_performance_report = finish
+    run = program.fit
+
+    def fit(*arguments, **options):
+        phases.end("init")
+        return run(*arguments, **options)
+
+    program.fit = fit
+    made = program.CycleIterator
+
+    class Batches(made):
+        def __next__(self):
+            if phases.step:
+                phases.end("zero_grad")
+            else:
+                phases.end("validation")
+            phases.step = min(phases.step + 1, STEPS)
+            return super().__next__()
+
+    program.CycleIterator = Batches
+    backward = torch.Tensor.backward
+
+    def watched(loss, *arguments, **options):
+        phases.end("forward")
+        backward(loss, *arguments, **options)
+        phases.end("backward")
+
+    torch.Tensor.backward = watched
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = pathlib.Path(folder) / "checkpoint"
+        checkpoint.mkdir()
+        (checkpoint / "model_config.yaml").write_text(yaml.safe_dump(settings["model"]))
+        train = TrainArgs(save_interval=None, log_interval=1, micro_batch_size=settings["batch"], lr_warmup_steps=1, epochs=1,
+                          global_batch_size=settings["batch"] * settings["gpus"] * settings.get("accumulation", 1),
+                          max_steps=STEPS, max_seq_length=settings["seq"])
+        with contextlib.suppress(Finished), contextlib.redirect_stdout(sys.stderr):
+            program.setup(checkpoint, pathlib.Path(folder) / "out", data=object(), train=train,
+                          eval=EvalArgs(interval=1000, max_new_tokens=1, max_iters=2), **settings["args"])
+    return phases.measured()
+
+
 # --- One case after the other -------------------------------------------------------------------------------------------
 
-RUN = {"trainer": trainer, "peft": trainer, "megatron": megatron, "torchtitan": torchtitan, "torchtune": torchtune}
+RUN = {"trainer": trainer, "peft": trainer, "megatron": megatron, "torchtitan": torchtitan, "torchtune": torchtune,
+       "litgpt": litgpt}
 
 
 def missing(framework):

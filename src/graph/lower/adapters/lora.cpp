@@ -7,7 +7,14 @@ LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
   // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers,
   // lora.Linear8bitLt does not.
-  if (!codes) return {.names_parts = context.program.names_adapter};
+  const AdapterWriting writing = context.program.adapter;
+  const bool own = writing != AdapterWriting::of_peft;
+  if (!codes) {
+    return {.converts = !own,
+            .names_parts = own,
+            .names_rank = writing == AdapterWriting::of_modules,
+            .by_hand = writing == AdapterWriting::by_hand};
+  }
   const bool hqq = row_of(context.quantized->format).hqq;
   const bool four_bits = !hqq && context.quantized->format != WeightFormat::int8;
   return {.clones = four_bits, .converts = !context.policy.autocast, .sums_in_type = !hqq};
@@ -55,11 +62,14 @@ TensorId lora_layer(BlockBuilder& block, const DecoderContext& context, const Ad
       habits.converts ? cast(block, {names.sum, "input"}, x, block.trained_type()) : x;
   if (wide != x) frame.local(wide);
   const TensorId input = dropout(block, names.sum, context.dropout(lora.dropout), wide);
-  const TensorId narrow = times_trained(block, {names.a, shape.in, rank}, {of.rows.shape, input});
-  const TensorId update = times_trained(block, {names.b, rank, shape.out}, {of.rows.shape, narrow});
+  const BiasCall call = habits.by_hand ? BiasCall::own_op : BiasCall::last_argument;
+  const TensorId narrow =
+      times_trained(block, {names.a, shape.in, rank, false, false, call}, {of.rows.shape, input});
+  const TensorId update =
+      times_trained(block, {names.b, rank, shape.out, false, false, call}, {of.rows.shape, narrow});
   TensorId scaled = [&] {
     Frame renaming(block);
-    if (habits.names_parts) renaming.local(narrow);
+    if (habits.names_rank) renaming.local(narrow);
     return scale(block, {names.b, "scaled"}, update);
   }();
   if (habits.names_parts) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "graph/lower/float8/float8_parallel.hpp"
+#include "graph/lower/litgpt/litgpt.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/lower/torchtune/torchtune.hpp"
 
@@ -149,11 +150,12 @@ class Projections {
     const bool of_k = part == Part::k;
     const bool by_rows = of_k && spec_.layout == QkvLayout::separate &&
                          context_.policy.micro_batch > 1 && context_.program.library_functions;
+    const bool repeats = repeats_ || packs_gradients_ || context_.repeats_by_heads();
     // Liger's rotation answers gradients by rows, whatever it is given (rope_backward).
     const bool by_liger = rotates_ && context_.liger().rope && !of_v;
     const bool packed_gradient =
-        !by_liger && ((rotates_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
-                      packs_all_gradients_ || (written_out_ && (!of_k || by_rows)));
+        !by_liger && ((rotates_ && !of_v) || (repeats && (of_k || of_v)) || packs_all_gradients_ ||
+                      (written_out_ && (!of_k || by_rows)));
     // torchtitan rotates in fp32: the gradient's copy in the given type lies by rows. The values'
     // one comes from the math kernel by heads, and so it does from a ring, unless repeats of the
     // heads are summed first.
@@ -180,7 +182,10 @@ class Projections {
 
   AttentionInputs fused(TensorId x) {
     const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
-    const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
+    const Projection2d shape{"qkv_proj", dims_.h, width, spec_.q_bias, false, context_.bias_call()};
+    const TensorId both = adapts_joint_parts(context_)
+                              ? joint_lora(block_, context_, shape, {dims_.rows(), x})
+                              : projection(block_, context_, shape, {dims_.rows(), x});
     if (context_.habits.names_qkv) attention_.local(both);
     const bool grouped = spec_.kv_heads < spec_.heads;
     switch (context_.habits.qkv_split) {

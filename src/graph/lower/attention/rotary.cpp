@@ -5,6 +5,7 @@
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/attention/positions.hpp"
 #include "graph/lower/liger/liger.hpp"
+#include "graph/lower/litgpt/litgpt.hpp"
 #include "graph/lower/ops/operations.hpp"
 
 namespace memest {
@@ -353,6 +354,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
     return liger_rotate(block, call, inputs, tables_of(block, context, call.kind));
   }
   if (context.program.rotations == Rotations::pairs) return inputs;  // where they are projected
+  if (context.program.rotations == Rotations::joined) return rotated_joined(block, call, inputs);
   if (context.program.rotations == Rotations::complex) {
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);

@@ -49,4 +49,18 @@ TensorId add_to_total(BlockBuilder& block, const std::vector<TensorId>& total, T
   return out;
 }
 
+TensorId over_count(BlockBuilder& block, std::string_view name, TensorId total, TensorId count) {
+  const TensorId loss = block.make({name}, {Expr(1)}, DType::fp32);
+  Op op;
+  op.kind = OpKind::scale;
+  op.name = name;
+  op.inputs = {total, count};
+  op.outputs = {loss};
+  op.saved = {count};
+  BackwardWriter backward(op);
+  backward.give(total, backward.make(total, DType::fp32));
+  block.emit(std::move(op));
+  return loss;
+}
+
 }  // namespace memest

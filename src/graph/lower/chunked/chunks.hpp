@@ -20,4 +20,7 @@ TensorId flattened(BlockBuilder& block, std::string_view name, TensorId chunk, b
 /// so far.
 TensorId add_to_total(BlockBuilder& block, const std::vector<TensorId>& total, TensorId loss);
 
+/// total / count, a tensor, which the division keeps.
+TensorId over_count(BlockBuilder& block, std::string_view name, TensorId total, TensorId count);
+
 }  // namespace memest

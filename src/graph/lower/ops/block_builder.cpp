@@ -116,6 +116,7 @@ TensorId BlockBuilder::parameter(Place place, Shape shape) {
 }
 
 TensorId BlockBuilder::trained_parameter(Place place, Shape shape) {
+  if (const auto known = find(place)) return *known;
   const TensorId id = make(place, std::move(shape), trained_type(), Role::parameter);
   needs_gradient_[id] = precision_.gradients;
   return id;

@@ -94,7 +94,7 @@ class BlockBuilder {
   }
   /// Frozen where an adapter is trained instead.
   TensorId parameter(Place place, Shape shape);
-  /// An adapter's.
+  /// An adapter's: the same wherever its module is called again.
   TensorId trained_parameter(Place place, Shape shape);
   /// A parameter of a module trained in full where all else is frozen, in the weights' type.
   TensorId whole_parameter(Place place, Shape shape);

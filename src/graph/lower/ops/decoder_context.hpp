@@ -118,7 +118,7 @@ struct DecoderContext {
   }
   /// The final norm, the output head and the loss are one block.
   [[nodiscard]] bool joins_head_and_loss() const {
-    return program.joins_head_and_loss && policy.end == ForwardEnd::cross_entropy;
+    return program.head_and_loss != nullptr && policy.end == ForwardEnd::cross_entropy;
   }
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// The forward fills a key-value cache.

@@ -50,14 +50,22 @@ enum class Rotations : std::uint8_t {
   in_formula,  ///< in place, from no table
   tables,      ///< cosines and sines that the model's forward makes
   complex,     ///< in fp32, as complex numbers or by the model's rope cache (torchtitan)
-  pairs        ///< in fp32, neighbours one by one, queries before keys are projected (torchtune)
+  pairs,       ///< in fp32, neighbours one by one, queries before keys are projected (torchtune)
+  joined       ///< by the model's tables, joined with what does not rotate (litgpt)
 };
 
 /// How keys and values come to stand beside every query head before the kernel is called.
 enum class HeadRepeats : std::uint8_t {
   by_kernel,  ///< the kernel's affair, or the library's around it
   by_tokens,  ///< written out as [b, s, a, d] (torchtitan before 0.2)
-  by_heads    ///< written out as [b, a, s, d] (torchtune)
+  by_heads    ///< written out as [b, a, s, d] (torchtune, litgpt)
+};
+
+/// How a layer's LoRA is written.
+enum class AdapterWriting : std::uint8_t {
+  of_peft,
+  of_modules,  ///< casts nothing; what layer and adapter answer have names (torchtune)
+  by_hand      ///< the same, of products with views of the two matrices (litgpt)
 };
 
 /// The targets of the loss.
@@ -90,9 +98,11 @@ struct DecoderProgram {
   /// their own, rotated and other channels are joined, the weights are answered.
   bool library_functions = false;
   HeadRepeats head_repeats = HeadRepeats::by_kernel;
-  bool cuts_rotations = false;       ///< context ranks have their part of the model's table
-  bool names_attention = false;      ///< attention's result, until dropout has run
-  bool names_adapter = false;        ///< what a module and its adapter answer, until their sum
+  bool cuts_rotations = false;   ///< context ranks have their part of the model's table
+  bool names_attention = false;  ///< attention's result, until dropout has run
+  AdapterWriting adapter = AdapterWriting::of_peft;
+  /// LoRA of queries, keys or values beside the one product of all.
+  bool adapts_joint_parts = false;
   bool feed_forward_module = false;  ///< a module, which holds what it is called with
   ActivationWriting activation = ActivationWriting::one_kernel;
   /// Its mixture of experts where it writes one of its own; null: transformers'.
@@ -107,9 +117,9 @@ struct DecoderProgram {
   // The loss.
   Targets targets = Targets::token_ids;
   bool widens_logits = false;  ///< whatever the loss kernel is
-  /// Final norm, output head and loss are written as one block: the head may answer several
-  /// tensors.
-  bool joins_head_and_loss = false;
+  /// Final norm, output head and loss where one block has them: the head may answer several
+  /// tensors. Null: they are blocks of their own.
+  Block (*head_and_loss)(const DecoderContext& context, bool input_wants_gradient) = nullptr;
 
   // torch.compile.
   RegionCheckpoint region_checkpoint = RegionCheckpoint::around;

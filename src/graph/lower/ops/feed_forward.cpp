@@ -41,6 +41,11 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
     } else if (context.liger().gated) {
       const TensorId gate = up_to("gate_proj", size);
       hidden = liger_gate(block, gate, up_to("up_proj", size));
+    } else if (context.habits.activates_last) {
+      // litgpt's LLaMAMLP: x = silu(x_fc_1) * x_fc_2.
+      const TensorId gate = frame.local(up_to("gate_proj", size));
+      const TensorId up = frame.local(up_to("up_proj", size));
+      hidden = multiply(block, {"gate_times_up"}, activation(block, function, gate), up);
     } else {
       // LlamaMLP: act_fn(gate_proj(x)) * up_proj(x): the gate runs first, its activation lies
       // beside up's product.

@@ -17,6 +17,7 @@ enum class NormWriting {
   python_layer,    ///< layer norm op by op in fp32 (Cohere)
   cast_then_gain,  ///< RMS norm in fp32, cast, then times the gain (LLaMA)
   gain_then_cast,  ///< RMS norm and gain in fp32, then cast (OLMo 2)
+  wide_gain,       ///< the same of x·x, with an fp32 copy of the gain (litgpt)
   one_plus_gain,   ///< the same with 1 + gain (Gemma)
   called_in_fp32,  ///< rms_norm of an fp32 copy, with a gain of another type (torchtune)
   one_plus_fused   ///< one kernel with 1 + gain, under autocast in the compute type (Nemotron)
@@ -148,6 +149,8 @@ struct Habits {
   bool drops_attention = true;          ///< applies attention dropout without ALiBi too
   bool sum_replaces_attention = false;  ///< the residual sum takes the attention output's name
   bool joins_residual_first = false;    ///< (x + attention) + feed-forward of parallel branches
+  bool joins_in_turn = false;           ///< the same, the first sum before the feed-forward
+  bool activates_last = false;          ///< gate and up are there, by name, before the activation
   bool names_channels = false;          ///< takes the channels apart in attention's own function
   ProjectionOrder projections = ProjectionOrder::view_by_view;
   RotationType rotation = RotationType::given;

@@ -162,9 +162,15 @@ TensorId log_softmax(BlockBuilder& block, std::string_view name, TensorId scores
   return out;
 }
 
-TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
+namespace {
+
+/// A number for each row, or their mean.
+TensorId likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets,
+                    bool by_rows) {
   const DType dtype = block.dtype_of(log_probabilities);
-  const TensorId loss = block.make({"nll_loss"}, {Expr(1)}, dtype);
+  Shape rows = block.tensor(log_probabilities).shape;
+  rows.pop_back();
+  const TensorId loss = block.make({"nll_loss"}, by_rows ? rows : Shape{Expr(1)}, dtype);
   const TensorId weight = block.make({"nll_loss", "total weight"}, {Expr(1)}, dtype);
   // NLLLoss2d.cu, nll_loss2d_forward_template fills the loss that nll_loss2d_forward_cuda has made
   // empty: the weight has its memory first.
@@ -178,7 +184,10 @@ TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, Te
   // NllLossBackward0: nll_loss_backward fills zeros as large as the log-probabilities.
   op.saved = {log_probabilities, targets, weight};
   BackwardWriter backward(op);
-  backward.give(log_probabilities, backward.make(log_probabilities, dtype));
+  const auto gradient = backward.make(log_probabilities, dtype);
+  // nll_loss_backward_out_cuda_template: grad_output.contiguous() of one number seen as many.
+  if (by_rows) backward.drop(backward.make(loss, dtype));
+  backward.give(log_probabilities, gradient);
   block.emit(std::move(op));
   // Forward reads a value a row (NLLLoss.cu, nll_loss_forward_reduce_cuda_kernel_2d), backward
   // fills zeros (at::zeros) and writes one a row: 25 GB for 16,384 tokens of 128,256 are 8.4 GB.
@@ -189,6 +198,16 @@ TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, Te
         block.tensor(log_probabilities).bytes() + block.tensor(targets).bytes();
   }
   return loss;
+}
+
+}  // namespace
+
+TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
+  return likelihood(block, log_probabilities, targets, false);
+}
+
+TensorId negative_likelihoods(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
+  return likelihood(block, log_probabilities, targets, true);
 }
 
 }  // namespace memest

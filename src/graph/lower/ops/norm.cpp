@@ -49,6 +49,9 @@ class NormWriter {
         // Olmo2RMSNorm: (self.weight * hidden_states).to(input_dtype): the product keeps fp32 rows,
         // twice as large.
         return gain_then_cast();
+      case NormWriting::wide_gain:
+        // litgpt's RMSNorm: (x_normed * weight.float()).to(dtype).
+        return wide_gain();
       case NormWriting::one_plus_gain:
         // GemmaRMSNorm: output · (1.0 + weight.float()), then type_as(x).
         return one_plus_gain();
@@ -128,6 +131,23 @@ class NormWriter {
     Frame frame(block_);
     const TensorId normalized = normalized_in_fp32(frame);
     return cast(block_, at("out in type"), times_gain(normalized), given_);
+  }
+
+  TensorId wide_gain() {
+    Frame frame(block_);
+    const TensorId x = in_fp32(x_);
+    const TensorId square = multiply(block_, at("square"), x, x);
+    const TensorId variance = mean_of_rows(block_, at("variance"), square);
+    const TensorId root = reciprocal_root(block_, at("reciprocal rms"),
+                                          add_number(block_, at("variance + epsilon"), variance));
+    TensorId out = multiply(block_, at("normalized in fp32"), x, root);
+    for (const TensorId local : {x, variance, out}) frame.local(local);
+    if (has_gain()) {
+      const TensorId weight = block_.parameter(at("weight"), part_.gain);
+      out = multiply(block_, at("scaled"), out,
+                     cast(block_, at("gain in fp32"), weight, DType::fp32));
+    }
+    return cast(block_, at("out in type"), out, given_);
   }
 
   TensorId one_plus_gain() {

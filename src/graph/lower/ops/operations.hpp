@@ -155,6 +155,8 @@ TensorId softmax(BlockBuilder& block, std::string_view name, TensorId x, DType d
 TensorId log_softmax(BlockBuilder& block, std::string_view name, TensorId scores);
 /// The mean of the negative logarithms at `targets`: keeps both, and the weight.
 TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets);
+/// As above, a number for each of the `rows`.
+TensorId negative_likelihoods(BlockBuilder& block, TensorId log_probabilities, TensorId targets);
 
 /// A table look-up: keeps the indices.
 struct LookUp {

@@ -57,7 +57,9 @@ const LinearModule* row_of(std::string_view projection) {
 bool has_projection(const DecoderContext& context, std::string_view projection) {
   const bool fused = context.attention.layout == QkvLayout::fused;
   if (projection == "qkv_proj") return fused;
-  if (projection == "q_proj" || projection == "k_proj" || projection == "v_proj") return !fused;
+  if (projection == "q_proj" || projection == "k_proj" || projection == "v_proj") {
+    return !fused || context.program.adapts_joint_parts;
+  }
   const std::vector<LayerKind>& kinds = context.decoder.kinds;
   return std::any_of(kinds.begin(), kinds.end(), [projection](const LayerKind& kind) {
     const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward);

@@ -11,7 +11,6 @@
 #include "graph/lower/distillation/distillation.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
-#include "graph/lower/torchtune/torchtune.hpp"
 #include "graph/lower/trl/trl.hpp"
 #include "graph/lower/vision/vision.hpp"
 #include "graph/parameters/quantized_parameters.hpp"
@@ -45,7 +44,7 @@ class PartWriter {
     if (context_.vision != nullptr) wanted = append_images();
     wanted = append_layers(part, wanted);
     if (!part.head) return;
-    if (context_.joins_head_and_loss()) return append(head_and_loss_block(context_, wanted));
+    if (context_.joins_head_and_loss()) return append(context_.program.head_and_loss(context_, wanted));
     append(head(wanted));
     if (prefers(context_)) append(sequence_log_probs_block(context_));
     if (context_.policy.gradients) append(loss());

@@ -48,11 +48,13 @@ class LayerWriter {
       }
       // PhiDecoderLayer, CohereDecoderLayer, GPTJBlock, Falcon-7B: both branches read one norm.
       case BlockLayout::parallel_one_norm: {
+        if (context_.habits.joins_in_turn) return joined_in_turn(x, "input_norm");
         const TensorId normalized = named(LayerLocals::first_norm, normalize("input_norm", x));
         const TensorId mixed = attend(normalized);  // named: the order of arguments is not fixed
         return join(x, mixed, feed(normalized));
       }
       case BlockLayout::parallel_two_norms: {
+        if (context_.habits.joins_in_turn) return joined_in_turn(x, "attention_norm");
         const TensorId for_attention = named(LayerLocals::all, normalize("attention_norm", x));
         // GPTNeoXLayer norms inside the call of its MLP; Falcon makes ln_attn and ln_mlp first.
         if (context_.habits.norms_between_branches) {
@@ -180,6 +182,21 @@ class LayerWriter {
     NormPart part{name, context_.decoder.norm, {context_.dims.h}};
     part.transposed = context_.habits.stream_transposed;
     return norm(block_, context_, part, x);
+  }
+
+  /// litgpt's Block.forward: norm_2 behind attention, where it is, and then attention_output + x,
+  /// which the feed-forward's result is added to.
+  TensorId joined_in_turn(TensorId x, std::string_view first_norm) {
+    TensorId normalized = normalize(first_norm, x);
+    const TensorId mixed = named(LayerLocals::branches, attend(normalized));
+    if (context_.decoder.layout == BlockLayout::parallel_two_norms) {
+      norm_to_rename_ = normalized;
+      normalized = renamed_norm(x);
+    } else {
+      named(LayerLocals::norms, normalized);
+    }
+    const TensorId sum = add(block_, {"attention_residual"}, mixed, x);
+    return add(block_, {"feed_forward_residual"}, feed(normalized), sum);
   }
 
   /// One dropout for the sum of both branches, not one for each.

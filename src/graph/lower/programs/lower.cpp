@@ -19,6 +19,8 @@ std::variant<Graph, Unavailable> lower_decoder_model(const ModelSpec& model,
       return lower_torchtitan(model, policy);
     case Framework::torchtune:
       return lower_torchtune(model, policy);
+    case Framework::litgpt:
+      return lower_litgpt(model, policy);
     case Framework::megatron:
       return lower_megatron(model, policy);
     case Framework::nanotron:

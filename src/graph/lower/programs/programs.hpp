@@ -14,6 +14,7 @@ std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
                                                   const LoweringPolicy& policy);
 std::variant<Graph, Unavailable> lower_torchtune(const ModelSpec& model,
                                                  const LoweringPolicy& policy);
+std::variant<Graph, Unavailable> lower_litgpt(const ModelSpec& model, const LoweringPolicy& policy);
 std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
                                                 const LoweringPolicy& policy);
 std::variant<Graph, Unavailable> lower_nanotron(const ModelSpec& model,

@@ -1,5 +1,7 @@
 // torchtune 0.6.1: modules/transformer.py, attention.py, feed_forward.py, rms_norm.py, and the
 // builders of models/llama2, llama3, llama3_1, llama3_2, llama3_3 and mistral.
+#include "graph/lower/torchtune/torchtune.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -87,10 +89,10 @@ constexpr DecoderProgram kTorchtuneProgram = {.has = {.adapters = true},
                                               .rotations = Rotations::pairs,
                                               .head_repeats = HeadRepeats::by_heads,
                                               .names_attention = true,
-                                              .names_adapter = true,
+                                              .adapter = AdapterWriting::of_modules,
                                               .feed_forward_module = true,
                                               .sdpa = resolve_sdpa,
-                                              .joins_head_and_loss = true};
+                                              .head_and_loss = torchtune_head_and_loss};
 
 }  // namespace
 

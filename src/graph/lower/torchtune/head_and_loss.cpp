@@ -117,7 +117,7 @@ class HeadAndLoss {
       totals.push_back(add_to_total(block_, totals, loss_of_chunk(logits[i], targets[i])));
     }
     call.local(totals.front());
-    return over_targets(totals.back(), count);
+    return over_count(block_, "loss_over_targets", totals.back(), count);
   }
 
   /// labels.chunk(8, dim=1), each seen as rows or, of several sequences, copied.
@@ -145,21 +145,6 @@ class HeadAndLoss {
     return negative_likelihood(block_, log_softmax(block_, "log_softmax", scores), targets);
   }
 
-  /// total / count, which the division keeps.
-  TensorId over_targets(TensorId total, TensorId count) {
-    const TensorId loss = block_.make({"loss_over_targets"}, {Expr(1)}, DType::fp32);
-    Op op;
-    op.kind = OpKind::scale;
-    op.name = "loss_over_targets";
-    op.inputs = {total, count};
-    op.outputs = {loss};
-    op.saved = {count};
-    BackwardWriter backward(op);
-    backward.give(total, backward.make(total, DType::fp32));
-    block_.emit(std::move(op));
-    return loss;
-  }
-
   BlockBuilder& block_;
   const DecoderContext& context_;
   const Dimensions& dims_;
@@ -169,7 +154,7 @@ class HeadAndLoss {
 
 }  // namespace
 
-Block head_and_loss_block(const DecoderContext& context, bool input_wants_gradient) {
+Block torchtune_head_and_loss(const DecoderContext& context, bool input_wants_gradient) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());
   const TensorId x =

@@ -1,4 +1,4 @@
-#include "memory/torchtune/steps_in_backward.hpp"
+#include "memory/optimizer/steps_in_backward.hpp"
 
 namespace memest {
 

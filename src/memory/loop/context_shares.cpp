@@ -1,4 +1,4 @@
-#include "memory/programs/context_shares.hpp"
+#include "memory/loop/context_shares.hpp"
 
 #include <variant>
 

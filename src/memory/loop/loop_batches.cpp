@@ -6,7 +6,7 @@
 
 #include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
-#include "memory/programs/loop.hpp"
+#include "memory/loop/loop.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
@@ -79,6 +79,11 @@ TrainingLoop::Batch TrainingLoop::next_batch() {
   } else if (training_.loss == TrainingLoss::cross_entropy && order_.batch_is_token_ids()) {
     recorder_.make_and_free(bytes, loop_label(Holding::batch, LoopTensor::batch_copy));
   }
+  // litgpt/data/base.py, _sft_collate_fn: token_counts, raw and with the prompt's template.
+  for (int i = 0; i < 2 && habits_.sends_token_counts; ++i) {
+    batch.counts.push_back(make(checked_multiply(training_.micro_batch, size_of(DType::int64)),
+                                Holding::batch, LoopTensor::targets));
+  }
   return batch;
 }
 
@@ -97,12 +102,18 @@ void TrainingLoop::evaluate() {
   for (int set = 0; set < kEvaluatedSets; ++set) {
     rename(batch, next_batch());
     engine_.evaluate(batch.inputs.id(), batch.labels.id());
+    if (habits_.names_answer) {
+      take_answer();
+      loss = recorder_.adopt(engine_.evaluate_loss());
+      continue;
+    }
     logits = recorder_.adopt(engine_.logits());
     loss = recorder_.adopt(engine_.loss());
     engine_.end_autocast();
   }
   rename(batch, {});
   logits.drop();
+  held_outputs_.drop();
 }
 
 /// The step before lets its batches go when those of this one are here and counted.

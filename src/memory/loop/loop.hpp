@@ -9,11 +9,12 @@
 #include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/gradient_scaler.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
-#include "memory/programs/context_shares.hpp"
+#include "memory/loop/context_shares.hpp"
+#include "memory/loop/running_mean.hpp"
 #include "memory/programs/pipeline_stages.hpp"
-#include "memory/programs/stand_ins.hpp"
+#include "memory/loop/stand_ins.hpp"
 #include "memory/timeline/recorder.hpp"
-#include "memory/torchtune/weighed_loss.hpp"
+#include "memory/loop/weighed_loss.hpp"
 
 namespace memest {
 
@@ -49,6 +50,7 @@ class TrainingLoop {
     HeldStorage grids;   ///< of images of any size
     HeldStorage images;  ///< of a multimodal model
     HeldStorage inputs;
+    HeldVector counts;  ///< of each sequence's tokens
   };
 
   /// Tensors that the model answers, by name.
@@ -78,6 +80,8 @@ class TrainingLoop {
   [[nodiscard]] bool prefers() const;
   void prefer(const Batch& batch);
   void name_answers();
+  void take_answer();
+  void name_answer(const Batch& batch);
   HeldStorage divided_loss(StorageId loss);
   void copy_answers(const Answers& answers);
   void backward();
@@ -116,6 +120,7 @@ class TrainingLoop {
   HeldVector ended_graph_;  // of the last loss, until training_step returns
   HeldStorage loss_sum_;    // before its division, a name of the step's own
   std::optional<WeighedLoss> weighed_;
+  std::optional<RunningMean> mean_;
   HeldStorage norm_;
   HeldVector held_outputs_;
 };

@@ -1,4 +1,4 @@
-#include "memory/programs/stand_ins.hpp"
+#include "memory/loop/stand_ins.hpp"
 
 #include <algorithm>
 

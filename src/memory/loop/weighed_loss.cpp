@@ -1,4 +1,4 @@
-#include "memory/torchtune/weighed_loss.hpp"
+#include "memory/loop/weighed_loss.hpp"
 
 #include <utility>
 

@@ -1,0 +1,82 @@
+#include <array>
+#include <string_view>
+#include <variant>
+
+#include "memest/spec/framework.hpp"
+#include "reader/frameworks/rules.hpp"
+
+namespace memest {
+namespace {
+
+bool is_gated(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  if (decoder == nullptr) return false;
+  const auto* dense = std::get_if<DenseFeedForward>(&decoder->kinds.front().feed_forward);
+  return dense != nullptr && dense->gated;
+}
+
+/// lora_mlp adapts all of a feed-forward's layers.
+bool adapts_part_of_mlp(const Job& job) {
+  if (!job.model.adapter) return false;
+  const auto adapted = [&](std::string_view name) { return adapts(*job.model.adapter, name); };
+  const bool up = adapted("mlp.fc_2");
+  return up != adapted("mlp.proj") || (is_gated(job) && up != adapted("mlp.fc_1"));
+}
+
+/// Jobs that litgpt's finetune_full and finetune_lora (or memest with them) refuse.
+constexpr std::array kLitgptRules = {
+    Rule{"training", "precision",
+         [](const Job& job) {
+           const std::string_view name = job.training->recipe.name;
+           return name != "bf16" && name != "amp-bf16" && name != "fp32";
+         },
+         "litgpt's precisions are bf16-true, bf16-mixed and 32-true",
+         "set 'precision' to bf16, amp-bf16 or fp32"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return !std::holds_alternative<NoRecompute>(job.training->recompute);
+         },
+         "litgpt's finetune recomputes on several GPUs alone, which are not available yet",
+         "leave 'recompute' out"},
+    Rule{"training", "implementation",
+         [](const Job& job) { return job.training->implementation.loss != LossKernel::chunked; },
+         "litgpt's loss is chunked_cross_entropy", "set 'loss' to chunked"},
+    Rule{"training", "loss",
+         [](const Job& job) { return job.training->loss == TrainingLoss::sum_of_logits; },
+         "litgpt's finetune takes a cross-entropy", "leave 'loss' out"},
+    Rule{"training", "zero_grad",
+         [](const Job& job) { return job.training->zero_grad == ZeroGrad::zeros; },
+         "litgpt's finetune frees the gradients after a step", "leave 'zero_grad' out"},
+    Rule{"training", "clip_gradients", [](const Job& job) { return job.training->clip_gradients; },
+         "litgpt's finetune clips no gradients (it does not support max_norm)",
+         "leave 'clip_gradients' out"},
+    Rule{"training", "use_cache", [](const Job& job) { return job.training->use_cache; },
+         "litgpt trains without a key-value cache", "leave 'use_cache' out"},
+    Rule{"training", "ema", [](const Job& job) { return job.training->averages_weights; },
+         "litgpt's finetune keeps no moving average of the weights", "leave 'ema' out"},
+    Rule{"training", "adapter", [](const Job& job) { return adapts_otherwise_than_by_lora(job); },
+         "of litgpt's adapters LoRA is available", "set 'adapter' to lora"},
+    Rule{"training", "adapter",
+         [](const Job& job) {
+           return job.model.adapter && job.model.adapter->dtype != job.training->recipe.weights;
+         },
+         "litgpt's LoRA has the model's type", "set 'dtype' of the adapter to model"},
+    Rule{"training", "adapter", [](const Job& job) { return job.model.quantized.has_value(); },
+         "litgpt's quantised bases (bnb.nf4 and its like) are not available yet",
+         "use lora, or 'implementation: transformers'"},
+    Rule{"training", "adapter", adapts_part_of_mlp,
+         "litgpt's lora_mlp adapts all layers of a feed-forward",
+         "name fc_1, fc_2 and mlp.proj, or none of them"},
+    Rule{"parallelism", "data", [](const Job& job) { return job.parallelism.ranks() > 1; },
+         "litgpt on several GPUs is not available yet",
+         "leave 'parallelism' out, or use 'implementation: transformers'"},
+};
+
+}  // namespace
+
+void check_litgpt(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training || job.training->implementation.framework != Framework::litgpt) return;
+  check_rules(kLitgptRules, root, job, diagnostics);
+}
+
+}  // namespace memest
