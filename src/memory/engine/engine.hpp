@@ -32,11 +32,11 @@ class Engine {
   /// As forward(), where the program takes the loss: the model alone, whose answer stays held by
   /// the caller. take_loss() follows.
   void forward_model(StorageId batch, StorageId labels);
-  /// As forward(), of model.eval() under torch.no_grad(); the model alone where the program takes
-  /// the loss: evaluate_loss() follows.
+  /// As forward(), of model.eval() under torch.no_grad().
   void evaluate(StorageId batch, StorageId labels);
-  /// As take_loss(), under torch.no_grad().
-  StorageId evaluate_loss();
+  /// As above, of all blocks but the last. Answers what that one would be given, with one
+  /// reference.
+  StorageId evaluate_to_last(StorageId batch, StorageId labels);
   /// Hands blocks `storage` under `name` from here on, where any reads it.
   void bind_input(std::string_view name, StorageId storage);
   /// Gives up a reference to `storage`, an input of the block's that its forward lets go.

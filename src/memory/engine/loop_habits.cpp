@@ -78,6 +78,7 @@ constexpr LoopHabits kTorchtune = {.wrapping = Wrapping::without_its_place,
 
 // finetune/{full,lora}.py, fit(): validate() of two batches comes first.
 constexpr LoopHabits kLitgpt = {.wrapping = Wrapping::without_its_place,
+                                .constructs_on_device = true,
                                 .evaluates_first = true,
                                 .names_answer = true,
                                 .sends_token_counts = true,

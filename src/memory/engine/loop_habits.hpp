@@ -23,6 +23,8 @@ struct LoopHabits {
   Wrapping wrapping = Wrapping::with_its_place;
   /// The program takes the loss: the model's forward ends with the logits.
   bool loss_outside = false;
+  /// The model is made on the device as litgpt makes it (LitgptConstruction).
+  bool constructs_on_device = false;
   /// Has the allocator give back what it caches when the model has its place.
   bool empties_cache = false;
   /// Barriers of several ranks behind the model's place, while its data are prepared: the last

@@ -229,8 +229,14 @@ bool batch_is_kept(const Graph& graph) {
 }
 
 LedgerTerm held_logits_term(const Graph& graph) {
-  return {"logits held by the caller", TermGroup::activations,
-          answers_logits(graph) ? input_bytes(graph.blocks[graph.order.back().block]) : Expr(),
+  const Block& last = graph.blocks[graph.order.back().block];
+  Expr logits = answers_logits(graph) ? input_bytes(last) : Expr();
+  const bool ends_inside = std::ranges::any_of(last.ops, &Op::ends_model);
+  for (TensorId id = 0; ends_inside && id < last.tensors.size(); ++id) {
+    const Tensor& tensor = last.tensors[id];
+    if (tensor.storage == id && tensor.answered) logits += tensor.bytes();
+  }
+  return {"logits held by the caller", TermGroup::activations, std::move(logits),
           "a loop that keeps the model's outputs keeps the logits until the next forward", ""};
 }
 

@@ -45,7 +45,9 @@ TrainingLoop::TrainingLoop(const Parts& parts)
                        loop_label(Holding::buffers, LoopTensor::reported_loss));
   }
   if (habits_.weighs_by_targets) weighed_.emplace(training_, recorder_);
-  if (habits_.names_answer) mean_.emplace(training_, recorder_);
+  if (!habits_.names_answer) return;
+  mean_.emplace(training_, recorder_);
+  validation_.emplace(parts.job, recorder_);
 }
 
 bool TrainingLoop::prefers() const { return row_of(training_.implementation.loop).prefers; }

@@ -9,6 +9,7 @@
 #include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/gradient_scaler.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
+#include "memory/litgpt/validation.hpp"
 #include "memory/loop/context_shares.hpp"
 #include "memory/loop/running_mean.hpp"
 #include "memory/programs/pipeline_stages.hpp"
@@ -121,6 +122,7 @@ class TrainingLoop {
   HeldStorage loss_sum_;    // before its division, a name of the step's own
   std::optional<WeighedLoss> weighed_;
   std::optional<RunningMean> mean_;
+  std::optional<LitgptValidation> validation_;
   HeldStorage norm_;
   HeldVector held_outputs_;
 };

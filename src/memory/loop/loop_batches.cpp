@@ -101,19 +101,20 @@ void TrainingLoop::evaluate() {
   HeldStorage loss;
   for (int set = 0; set < kEvaluatedSets; ++set) {
     rename(batch, next_batch());
-    engine_.evaluate(batch.inputs.id(), batch.labels.id());
-    if (habits_.names_answer) {
-      take_answer();
-      loss = recorder_.adopt(engine_.evaluate_loss());
+    if (validation_) {
+      const StorageId hidden = engine_.evaluate_to_last(batch.inputs.id(), batch.labels.id());
+      logits = validation_->answer(recorder_.adopt(hidden));
+      engine_.end_autocast();
+      validation_->take_loss();
       continue;
     }
+    engine_.evaluate(batch.inputs.id(), batch.labels.id());
     logits = recorder_.adopt(engine_.logits());
     loss = recorder_.adopt(engine_.loss());
     engine_.end_autocast();
   }
   rename(batch, {});
   logits.drop();
-  held_outputs_.drop();
 }
 
 /// The step before lets its batches go when those of this one are here and counted.

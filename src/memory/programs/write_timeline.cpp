@@ -38,6 +38,7 @@
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/overheads.hpp"
 #include "memory/timeline/recorder.hpp"
+#include "memory/litgpt/construction.hpp"
 #include "memory/optimizer/steps_in_backward.hpp"
 
 namespace memest {
@@ -154,6 +155,9 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
     if (shard_init(job) != ShardInit::meta) return cutter.cut();
     if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
+  }
+  if (habits_of(job).constructs_on_device) {
+    return LitgptConstruction({job, inventory, tensors, placement, recorder}).write();
   }
   // to_empty() finds the adapters where peft has put them.
   const bool adapted = job.model.adapter.has_value() && !shards_by<RowShards>(job);
