@@ -162,6 +162,7 @@ constexpr FrameworkRow kLitgpt = {
     .embeddings_want_gradient = false,
     .adapters_in_type = true,
     .joins_projections = true,
+    .quantizes_all = true,
     .unties_embeddings = true,
 };
 

@@ -40,6 +40,7 @@ struct Tensor {
   Role role = Role::activation;
   TensorId storage = 0;   ///< itself, or the tensor whose storage this one views
   bool frozen = false;    ///< a parameter that is not trained
+  bool unstepped = false;  ///< its gradient is no optimizer's: summed over the steps, it stays
   std::int64_t bits = 0;  ///< of an element of a parameter kept in codes; 0: as `dtype` has it
   /// Made once for the whole model outside the block, known by its name (cos and sin tables, token
   /// ids, a tied weight): the block that first keeps it counts it.

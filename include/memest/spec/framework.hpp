@@ -139,6 +139,8 @@ struct FrameworkRow {
   bool adapters_in_type = false;  ///< LoRA's weights have the model's type, whatever peft's would
   /// Queries, keys and values of its model are one product, whatever the spec's are.
   bool joins_projections = false;
+  /// Codes stand for all linear layers, the output head too, their scales in fp32 (bnb.nf4).
+  bool quantizes_all = false;
   bool unties_embeddings = false;  ///< its model has an output head of its own in any case
   /// Selective recompute is a checkpoint around each layer that keeps what contractions make, else
   /// one around the parts of a layer that are recomputed.

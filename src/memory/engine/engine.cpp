@@ -221,8 +221,9 @@ void Engine::backward_weights(const SplitBackward& plan, std::vector<StorageId>&
 
 void Engine::drop_gradients() {
   if (hooks() != nullptr) hooks()->drop_gradients();
-  for (ParameterGradient& gradient : state_.gradients) {
-    state_.recorder.release(std::exchange(gradient.storage, kNoStorage));
+  for (std::size_t i = 0; i < state_.gradients.size(); ++i) {
+    if (order().parameters()[i].unstepped) continue;
+    state_.recorder.release(std::exchange(state_.gradients[i].storage, kNoStorage));
   }
 }
 

@@ -37,6 +37,7 @@ struct ParameterUse {
   std::int64_t contributions = 0;  ///< gradients that one backward adds
   bool relaid = false;             ///< its gradient is put into the shard's form when reduced
   bool of_experts = false;         ///< an op of BlockProgram::experts reads it
+  bool unstepped = false;          ///< its gradient stays
 };
 
 /// A stage of a pipeline: ops [begin, end) of sites(), from `loss` on the loss's, and the cells of

@@ -297,6 +297,7 @@ LedgerTerm loaded_mask_term(const Job& job) {
 
 std::vector<LedgerTerm> process_terms(const Graph& graph) {
   Expr largest;
+  Expr unstepped;
   Expr tables;
   const auto consider = [&](const Expr& bytes) {
     // GlobalMemoryBuffer.get_tensor makes a buffer anew where a larger one is asked for, and never
@@ -309,12 +310,19 @@ std::vector<LedgerTerm> process_terms(const Graph& graph) {
       consider(op.backward_buffer);
     }
     for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      if (block.tensors[id].unstepped) unstepped += block.tensors[id].bytes();
       if (is_made_once(block, id) && block.tensors[id].outlives_block) {
         tables += block.tensors[id].bytes();
       }
     }
   }
   std::vector<LedgerTerm> terms;
+  if (!unstepped.is_zero()) {
+    terms.push_back({"gradients that no optimizer takes", TermGroup::gradients, unstepped,
+                     "litgpt 0.5.13, finetune/lora.py: StableEmbedding wants gradients behind "
+                     "mark_only_lora_as_trainable(), and zero_grad() knows them not",
+                     ""});
+  }
   if (!largest.is_zero()) {
     terms.push_back({"global memory buffer", TermGroup::buffers, largest,
                      "Megatron-core 0.16.1, GlobalMemoryBuffer: attention scores, or what sequence "

@@ -15,7 +15,10 @@ LitgptConstruction::LitgptConstruction(const Parts& parts)
       tensors_(parts.tensors),
       placement_(parts.placement),
       recorder_(parts.recorder),
-      adapted_(parts.job.model.adapter.has_value()) {}
+      adapted_(parts.job.model.adapter.has_value()),
+      quantized_(parts.job.model.quantized.has_value()) {
+  if (quantized_) placement_.codes()->take_fp16();
+}
 
 const ParameterTensor& LitgptConstruction::row(std::size_t parameter) const {
   return inventory_.parameters[tensors_.parameters[parameter].row];
@@ -42,7 +45,7 @@ void LitgptConstruction::write() {
     if (number != running) end_layer();
     running = number;
     if (number == 0) {
-      placement_.place(i);
+      placement_.place_parameter(i);
     } else {
       layer.push_back(i);
     }
@@ -54,17 +57,17 @@ void LitgptConstruction::write() {
 void LitgptConstruction::place(const std::vector<std::size_t>& parameters,
                                std::string_view module) {
   for (const std::size_t i : parameters) {
-    if (row(i).name.starts_with(module)) placement_.place(i);
+    if (row(i).name.starts_with(module)) placement_.place_parameter(i);
   }
 }
 
-/// The base class's own.
-HeldVector LitgptConstruction::make_frozen(const std::vector<std::size_t>& parameters,
-                                           std::string_view module) {
-  HeldVector made;
+/// The base class's own, one after the other.
+std::vector<HeldVector> LitgptConstruction::make_frozen(const std::vector<std::size_t>& parameters,
+                                                        std::string_view module) {
+  std::vector<HeldVector> made;
   for (const std::size_t i : parameters) {
     if (row(i).wants_gradient() || !row(i).name.starts_with(module)) continue;
-    made.push_back(make(tensors_.parameters[i].elements, training_.recipe.weights));
+    made.push_back(placement_.make_parameter(i));
   }
   return made;
 }
@@ -74,16 +77,16 @@ HeldVector LitgptConstruction::make_frozen(const std::vector<std::size_t>& param
 void LitgptConstruction::make_layer(const std::vector<std::size_t>& parameters) {
   if (!adapted_) return place(parameters, "");
   place(parameters, "norm_1.");
-  HeldVector attention = make_frozen(parameters, "attn.");
+  std::vector<HeldVector> attention = make_frozen(parameters, "attn.");
   place(parameters, "norm_2.");
-  HeldVector feed_forward = make_frozen(parameters, "mlp.");
-  HeldVector qkv = make_frozen(parameters, "attn.qkv.");
-  HeldVector projection = make_frozen(parameters, "attn.proj.");
+  const std::vector<HeldVector> feed_forward = make_frozen(parameters, "mlp.");
+  std::vector<HeldVector> qkv = make_frozen(parameters, "attn.qkv.");
+  std::vector<HeldVector> projection = make_frozen(parameters, "attn.proj.");
   place(parameters, "attn.qkv.");
-  qkv.drop();
+  qkv.clear();
   place(parameters, "attn.proj.");
-  projection.drop();
-  attention.drop();
+  projection.clear();
+  attention.clear();
   place(parameters, "mlp.");
 }
 
@@ -107,7 +110,8 @@ LitgptConstruction::Tables LitgptConstruction::tables(std::int64_t positions) {
 
 /// Module.to(): one buffer after the other.
 void LitgptConstruction::convert(Tables& tables, std::int64_t positions) {
-  if (training_.recipe.weights == DType::fp32) return;
+  // BitsandbytesPrecision.convert_module leaves them.
+  if (quantized_ || training_.recipe.weights == DType::fp32) return;
   const std::int64_t channels = std::get<RotaryPosition>(decoder_.position).rotary_dim;
   const std::int64_t angles = checked_multiply(positions, channels);
   tables.cosines = make(angles, training_.recipe.weights);

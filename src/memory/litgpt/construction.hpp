@@ -36,7 +36,8 @@ class LitgptConstruction {
 
   void make_layer(const std::vector<std::size_t>& parameters);
   void place(const std::vector<std::size_t>& parameters, std::string_view module);
-  HeldVector make_frozen(const std::vector<std::size_t>& parameters, std::string_view module);
+  std::vector<HeldVector> make_frozen(const std::vector<std::size_t>& parameters,
+                                      std::string_view module);
   void make_buffers();
   Tables tables(std::int64_t positions);
   void convert(Tables& tables, std::int64_t positions);
@@ -51,6 +52,7 @@ class LitgptConstruction {
   ModelPlacement& placement_;
   Recorder& recorder_;
   bool adapted_;
+  bool quantized_;
 };
 
 }  // namespace memest

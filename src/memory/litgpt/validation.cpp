@@ -18,6 +18,7 @@ LitgptValidation::LitgptValidation(const Job& job, Recorder& recorder)
     : recorder_(recorder),
       weights_(job.training->recipe.weights),
       rms_(decoder_of(job).norm.kind == NormKind::rmsnorm),
+      quantized_(job.model.quantized.has_value()),
       sequences_(job.training->micro_batch),
       tokens_(checked_multiply(job.training->micro_batch, job.training->seq_len)),
       hidden_size_(decoder_of(job).hidden_size),
@@ -57,7 +58,11 @@ HeldStorage LitgptValidation::normalized(HeldStorage hidden) {
 HeldStorage LitgptValidation::answer(HeldStorage hidden) {
   const std::int64_t elements = checked_multiply(tokens_, vocab_size_);
   const HeldStorage rows = normalized(std::move(hidden));
+  // The output head's weight is made from its codes.
+  HeldStorage head =
+      quantized_ ? make(checked_multiply(vocab_size_, hidden_size_), weights_) : HeldStorage();
   HeldStorage logits = make(elements, weights_);
+  head.drop();
   if (weights_ == DType::fp32) return logits;
   return make(elements, DType::fp32);
 }

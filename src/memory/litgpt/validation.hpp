@@ -29,6 +29,7 @@ class LitgptValidation {
   Recorder& recorder_;
   DType weights_;
   bool rms_;
+  bool quantized_;
   std::int64_t sequences_;
   std::int64_t tokens_;  ///< of all sequences
   std::int64_t hidden_size_;

@@ -32,7 +32,10 @@ std::int64_t bytes_of_codes(const QuantizedWeights& quantized, const CodedMatrix
 
 void CodePlacement::place(const CodedMatrix& weight, const Label& label, Recorder& recorder) {
   if (quantized_.format == WeightFormat::int8) return quantize_rows(weight, label, recorder);
-  if (!come_from_host()) return quantize(weight, label, recorder);
+  if (!come_from_host()) {
+    for (HeldStorage& kept : quantize(weight, label, recorder)) kept.give_up();
+    return;
+  }
   // HQQLinear.cuda sends codes that the host has made.
   for (const StoredTensor& tensor : stored_tensors(quantized_, weight, type_)) {
     recorder.allocate(bytes_of(tensor), label);
@@ -57,12 +60,20 @@ void CodePlacement::quantize_rows(const CodedMatrix& weight, const Label& label,
 
 /// Params4bit._quantize: the weight comes whole, quantize_4bit makes codes of it, and
 /// quantize_blockwise of its scales.
-void CodePlacement::quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder) {
+HeldVector CodePlacement::quantize(const CodedMatrix& matrix, const Label& label,
+                                   Recorder& recorder) {
   Label passing = label;
   passing.holding = Holding::temporaries;
   HeldStorage weight = recorder.make(checked_multiply(matrix.elements, size_of(type_)), passing);
+  HeldStorage half;
+  if (takes_fp16_ && type_ != DType::fp16) {
+    half = recorder.make(checked_multiply(matrix.elements, size_of(DType::fp16)), passing);
+  }
+  HeldVector kept;
   const std::vector<StoredTensor> stored = stored_tensors(quantized_, matrix, type_);
-  const auto keep = [&](const StoredTensor& tensor) { recorder.allocate(bytes_of(tensor), label); };
+  const auto keep = [&](const StoredTensor& tensor) {
+    kept.push_back(recorder.make(bytes_of(tensor), label));
+  };
   // get_4bit_type: data.div_(data.abs().max())
   const auto make_values = [&](const StoredTensor& values) {
     keep(values);
@@ -75,7 +86,9 @@ void CodePlacement::quantize(const CodedMatrix& matrix, const Label& label, Reco
     keep(stored[0]);
     keep(stored[1]);
     make_values(stored[2]);
-    return weight.drop();
+    half.drop();
+    weight.drop();
+    return kept;
   }
   const std::int64_t blocks = stored[4].elements;
   HeldStorage absmax = recorder.make(checked_multiply(blocks, kFp32), passing);
@@ -89,7 +102,9 @@ void CodePlacement::quantize(const CodedMatrix& matrix, const Label& label, Reco
   for (std::size_t i = 3; i < stored.size(); ++i) keep(stored[i]);
   shifted.drop();
   absmax.drop();
+  half.drop();
   weight.drop();
+  return kept;
 }
 
 /// DoraLinearLayer.update_layer: deepcopy(base_layer), then dequantize_module_weight. The state

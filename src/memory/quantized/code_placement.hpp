@@ -23,6 +23,9 @@ class CodePlacement {
   CodePlacement(QuantizedWeights quantized, DType type, std::optional<LaunchDevice> device)
       : quantized_(std::move(quantized)), type_(type), device_(device) {}
 
+  /// Codes are made from copies in fp16 (lightning's BitsandbytesPrecision).
+  void take_fp16() { takes_fp16_ = true; }
+
   /// HQQ's.
   [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).hqq; }
   /// Whether the codes say the type of the weights that they stand for: Params4bit's do.
@@ -40,9 +43,10 @@ class CodePlacement {
                                            Recorder& recorder) const;
   /// Makes the tensors that stand for a weight.
   void place(const CodedMatrix& weight, const Label& label, Recorder& recorder);
+  /// As above, of four bits by bitsandbytes: the caller's.
+  HeldVector quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder);
 
  private:
-  void quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder);
   void quantize_rows(const CodedMatrix& weight, const Label& label, Recorder& recorder) const;
   void take_mean(std::int64_t blocks, const Label& label, Recorder& recorder) const;
 
@@ -50,6 +54,7 @@ class CodePlacement {
   DType type_;
   std::optional<LaunchDevice> device_;
   bool has_map_ = false;
+  bool takes_fp16_ = false;
 };
 
 }  // namespace memest

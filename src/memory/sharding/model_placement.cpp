@@ -61,6 +61,19 @@ void ModelPlacement::place_parameter(std::size_t parameter) {
   for (int copy = 0; copy < recipe_.fp8_weight_copies; ++copy) place(parameter, DType::uint8);
 }
 
+HeldVector ModelPlacement::make_parameter(std::size_t parameter) {
+  const ParameterTensor& tensor = row(parameter);
+  const std::int64_t elements = tensors_.parameters[parameter].elements;
+  if (tensor.quantized) {
+    return codes_->quantize({elements, tensor.shape.front()},
+                            model_label(Holding::temporaries, Origin::parameter, parameter),
+                            recorder_);
+  }
+  HeldVector made;
+  made.push_back(place_whole(parameter, elements));
+  return made;
+}
+
 void ModelPlacement::widen() {
   // Module.parameters() walks a module before its submodules, Module.to() behind them.
   std::ranges::sort(narrow_);

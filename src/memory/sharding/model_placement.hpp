@@ -43,6 +43,7 @@ class ModelPlacement {
   void quantize(const QuantizedWeights& quantized, std::optional<LaunchDevice> device) {
     codes_.emplace(quantized, recipe_.compute, device);
   }
+  [[nodiscard]] std::optional<CodePlacement>& codes() { return codes_; }
 
   /// A module whose parameter is tied to this one is given memory of its own, behind all others,
   /// before it is tied anew (torchtitan: to_empty, then init_weights).
@@ -60,6 +61,10 @@ class ModelPlacement {
   /// The model has its place.
   void place_adapters(const Adapter& adapter);
 
+  /// One parameter, or the codes that stand for it.
+  void place_parameter(std::size_t parameter);
+  /// As above: the caller's.
+  HeldVector make_parameter(std::size_t parameter);
   /// One parameter as the rank keeps it.
   StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }
   /// So many elements of it, on their way to be cut: none of them stays.
@@ -77,7 +82,6 @@ class ModelPlacement {
   }
   void probe_context();
   StorageId place(std::size_t parameter, DType dtype);
-  void place_parameter(std::size_t parameter);
   /// Places the magnitude that DoRA begins with, which peft computes from the layer.
   StorageId place_magnitude(std::size_t parameter, DType dtype);
   /// A tensor of the model, and the storage that its copy in another type takes the place of.

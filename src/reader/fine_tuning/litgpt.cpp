@@ -8,6 +8,10 @@
 namespace memest {
 namespace {
 
+bool is_of_four_bits(const QuantizedWeights& quantized) {
+  return quantized.format == WeightFormat::nf4 || quantized.format == WeightFormat::fp4;
+}
+
 bool is_gated(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   if (decoder == nullptr) return false;
@@ -61,12 +65,27 @@ constexpr std::array kLitgptRules = {
            return job.model.adapter && job.model.adapter->dtype != job.training->recipe.weights;
          },
          "litgpt's LoRA has the model's type", "set 'dtype' of the adapter to model"},
-    Rule{"training", "adapter", [](const Job& job) { return job.model.quantized.has_value(); },
-         "litgpt's quantised bases (bnb.nf4 and its like) are not available yet",
-         "use lora, or 'implementation: transformers'"},
+    Rule{"training", "precision",
+         [](const Job& job) { return job.model.quantized && job.training->recipe.autocast; },
+         "litgpt takes no mixed precision beside quantised weights", "set 'precision' to bf16"},
+    Rule{"training", "adapter",
+         [](const Job& job) {
+           return job.model.quantized && !is_of_four_bits(*job.model.quantized);
+         },
+         "of litgpt's quantised bases bnb.nf4, bnb.fp4 and those with -dq are available",
+         "quantize to nf4 or fp4"},
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return job.model.quantized && job.training->optimizer.name != "paged-adamw";
+         },
+         "litgpt steps adapters of quantised weights with bitsandbytes' PagedAdamW",
+         "set 'optimizer' to paged-adamw"},
     Rule{"training", "adapter", adapts_part_of_mlp,
          "litgpt's lora_mlp adapts all layers of a feed-forward",
          "name fc_1, fc_2 and mlp.proj, or none of them"},
+    Rule{"training", "implementation",
+         [](const Job& job) { return job.model.low_rank || job.model.shared_layers; },
+         "litgpt has no factorised or shared layers", "leave 'compression' out"},
     Rule{"parallelism", "data", [](const Job& job) { return job.parallelism.ranks() > 1; },
          "litgpt on several GPUs is not available yet",
          "leave 'parallelism' out, or use 'implementation: transformers'"},

@@ -288,7 +288,8 @@ void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagn
   check_format(*quantize, *model.quantized, diagnostics);
 }
 
-void read_quantized_base(const Value& root, ModelSpec& model, Diagnostics& diagnostics) {
+void read_quantized_base(const Value& root, const FrameworkRow& framework, ModelSpec& model,
+                         Diagnostics& diagnostics) {
   const Value* qlora = find_qlora(*root.find("training"));
   if (qlora == nullptr) return;
   const Value* compression = root.find("compression");
@@ -298,7 +299,11 @@ void read_quantized_base(const Value& root, ModelSpec& model, Diagnostics& diagn
     return;
   }
   // A config says it of its own weights.
-  if (!model.quantized) model.quantized = QuantizedWeights{};
+  if (model.quantized) return;
+  model.quantized = QuantizedWeights{};
+  if (!framework.quantizes_all) return;
+  model.quantized->double_quant = false;
+  model.quantized->skip_modules.clear();
 }
 
 void check_compression(const Value& root, const Job& job, Diagnostics& diagnostics) {
@@ -314,7 +319,9 @@ void check_compression(const Value& root, const Job& job, Diagnostics& diagnosti
   }
   if (!job.model.quantized) return;
   const WrittenTechnique technique = quantisation_in(root);
-  refuse(technique);
+  // A program that quantises by itself has rules of its own.
+  const bool own = job.training && row_of(job.training->implementation.framework).quantizes_all;
+  if (!own) refuse(technique);
   check_frozen(technique.written, job, diagnostics);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "memest/diag/diagnostic.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/job.hpp"
 #include "reader/text/value.hpp"
 
@@ -15,7 +16,8 @@ void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagn
 const Value* find_qlora(const Value& training);
 
 /// The weights under the adapters of the spec's `training`, where those are QLoRA's.
-void read_quantized_base(const Value& root, ModelSpec& model, Diagnostics& diagnostics);
+void read_quantized_base(const Value& root, const FrameworkRow& framework, ModelSpec& model,
+                         Diagnostics& diagnostics);
 
 /// Refuses factorised layers and weights of codes beside what no run with them was recorded with.
 void check_compression(const Value& root, const Job& job, Diagnostics& diagnostics);

@@ -158,7 +158,8 @@ void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagno
 /// Keys of `training` that say more of the model, and of a second one.
 void read_rest_of_models(const Value& root, Job& job, Diagnostics& diagnostics) {
   job.settle_adapter();
-  read_quantized_base(root, job.model, diagnostics);
+  const FrameworkRow& framework = row_of(job.training->implementation.framework);
+  read_quantized_base(root, framework, job.model, diagnostics);
   read_images(*root.find("training"), job.model, diagnostics);
   read_teacher(*root.find("training"), job, diagnostics);
 }

@@ -503,6 +503,7 @@ class Finished(Exception):
 
 
 def litgpt(case):
+    import gc
     import importlib
     import pathlib
 
@@ -519,13 +520,19 @@ def litgpt(case):
     def finish(*_, **__):
         raise Finished
 
-    def watched_optimizer(*arguments, **options):
-        optimizer = make(*arguments, **options)
-        phases.around(optimizer, "step", "optimizer")
-        return optimizer
+    def watch_optimizer_of(name):
+        make = getattr(program, name, None)
 
-    make = program.instantiate_torch_optimizer
-    program.instantiate_torch_optimizer = watched_optimizer
+        def watched(*arguments, **options):
+            optimizer = make(*arguments, **options)
+            phases.around(optimizer, "step", "optimizer")
+            return optimizer
+
+        if make is not None:
+            setattr(program, name, watched)
+
+    watch_optimizer_of("instantiate_torch_optimizer")
+    watch_optimizer_of("instantiate_bnb_optimizer")
     program.auto_download_checkpoint = lambda model_name, **_: pathlib.Path(model_name)
     program.check_valid_checkpoint_dir = program.load_checkpoint = program.Tokenizer = lambda *_, **__: None
     program.get_dataloaders = lambda fabric, *_, **__: litgpt_loader(settings, fabric)
@@ -533,6 +540,7 @@ def litgpt(case):
     run = program.fit
 
     def fit(*arguments, **options):
+        gc.collect()  # modules of codes that the adapted ones have replaced hold themselves by a hook
         phases.end("init")
         return run(*arguments, **options)
 

@@ -9,7 +9,7 @@ LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   // lora.Linear8bitLt does not.
   const AdapterWriting writing = context.program.adapter;
   const bool own = writing != AdapterWriting::of_peft;
-  if (!codes) {
+  if (!codes || own) {
     return {.converts = !own,
             .names_parts = own,
             .names_rank = writing == AdapterWriting::of_modules,

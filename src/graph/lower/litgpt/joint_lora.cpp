@@ -57,7 +57,7 @@ class JointLora {
   TensorId write(const Rows& rows) {
     Frame function(block_);
     function.local(rows.x);
-    const TensorId pretrained = function.local(linear(block_, shape_, rows));
+    const TensorId pretrained = function.local(base_projection(block_, context_, shape_, rows));
     const TensorId narrow = function.local(after_a(rows));
     const TensorId update = function.local(after_b(narrow));
     const TensorId padded = widths_.size() == kParts ? update : zero_padded(update);

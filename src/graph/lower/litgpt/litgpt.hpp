@@ -18,6 +18,11 @@ inline constexpr std::string_view kAdaptedChannels = "adapted channels";
 TensorId joint_lora(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
                     const Rows& rows);
 
+/// The tokens' rows; beside quantised weights by bitsandbytes' StableEmbedding, which finetune/lora.py
+/// puts in the table's place behind mark_only_lora_as_trainable() and the optimizer: its gradients
+/// are made and stay.
+TensorId litgpt_token_rows(BlockBuilder& block, const DecoderContext& context, TensorId tokens);
+
 /// Queries and keys turned by the model's tables, and joined with what does not rotate
 /// (litgpt/model.py, CausalSelfAttention.forward and apply_rope).
 AttentionInputs rotated_joined(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs);

@@ -128,6 +128,12 @@ TensorId BlockBuilder::whole_parameter(Place place, Shape shape) {
   return id;
 }
 
+TensorId BlockBuilder::unstepped_parameter(Place place, Shape shape) {
+  const TensorId id = whole_parameter(place, std::move(shape));
+  block_.tensors[id].unstepped = true;
+  return id;
+}
+
 TensorId BlockBuilder::tied_parameter(Place place, Shape shape) {
   const TensorId id = parameter(place, std::move(shape));
   block_.tensors[id].shared = true;

@@ -98,6 +98,8 @@ class BlockBuilder {
   TensorId trained_parameter(Place place, Shape shape);
   /// A parameter of a module trained in full where all else is frozen, in the weights' type.
   TensorId whole_parameter(Place place, Shape shape);
+  /// As above, of one that the optimizer does not know.
+  TensorId unstepped_parameter(Place place, Shape shape);
   /// A weight that another block owns.
   TensorId tied_parameter(Place place, Shape shape);
   /// A new storage that an op writes.

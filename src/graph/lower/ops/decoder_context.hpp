@@ -164,6 +164,10 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes);
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
                     const Rows& rows);
 
+/// As above, without an adapter.
+TensorId base_projection(BlockBuilder& block, const DecoderContext& context,
+                         const Projection2d& shape, const Rows& rows);
+
 /// Whether a layer of the model has a linear module that `name` names, which may be factorised.
 [[nodiscard]] bool has_layer_module(const DecoderContext& context, std::string_view name);
 

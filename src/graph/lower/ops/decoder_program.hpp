@@ -27,6 +27,7 @@ struct LibraryParts {
   bool adapters = false;
   bool low_rank = false;
   bool quantized = false;
+  bool quantized_head = false;
 };
 
 /// A layer's arguments beside the hidden states. A checkpoint holds them whether they are read or
@@ -92,6 +93,10 @@ struct DecoderProgram {
   bool passes_masks = false;  ///< layers are called with masks, tensors of their own
   LayerArguments layer_arguments = LayerArguments::none;
 
+  /// The rows of the table that the tokens name, where it writes them itself; null: one look-up.
+  TensorId (*token_rows)(BlockBuilder& block, const DecoderContext& context,
+                         TensorId tokens) = nullptr;
+
   // A layer's.
   Rotations rotations = Rotations::tables;
   /// Attention and rotation are functions of the library: scores are scaled by an operation of
@@ -101,6 +106,8 @@ struct DecoderProgram {
   bool cuts_rotations = false;   ///< context ranks have their part of the model's table
   bool names_attention = false;  ///< attention's result, until dropout has run
   AdapterWriting adapter = AdapterWriting::of_peft;
+  /// Codes stand for weights in fp16, which a backward casts (lightning's BitsandbytesPrecision).
+  bool codes_of_fp16 = false;
   /// LoRA of queries, keys or values beside the one product of all.
   bool adapts_joint_parts = false;
   bool feed_forward_module = false;  ///< a module, which holds what it is called with

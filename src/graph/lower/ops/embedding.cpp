@@ -100,7 +100,8 @@ Shape own_rows(const DecoderContext& context) {
 
 /// The rows of `tokens`, behind a prompt's where there is one.
 TensorId embedded(BlockBuilder& block, const DecoderContext& context, TensorId tokens) {
-  TensorId x = token_rows(block, context, tokens);
+  const auto rows = context.program.token_rows;
+  TensorId x = (rows != nullptr ? rows : token_rows)(block, context, tokens);
   const bool scaled = context.decoder.scaled_embedding;
   // The hook that wants gradients is the embedding's module's, which Gemma's multiplies in.
   const bool scales_within = scaled && context.habits.scale_is_tensor;

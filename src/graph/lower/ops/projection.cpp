@@ -105,6 +105,13 @@ bool has_module(const DecoderContext& context, std::string_view target) {
   });
 }
 
+TensorId base_projection(BlockBuilder& block, const DecoderContext& context,
+                         const Projection2d& shape, const Rows& rows) {
+  return is_of_codes(context, shape, row_of(shape.name))
+             ? quantized_linear(block, context, shape, rows)
+             : linear(block, shape, rows);
+}
+
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
                     const Rows& rows) {
   if (runs_in_float8(context, shape)) return float8_linear(block, context, shape, rows);
@@ -113,16 +120,15 @@ TensorId projection(BlockBuilder& block, const DecoderContext& context, const Pr
       factorises(*context.low_rank, context.names.*names->module)) {
     return factorised(block, *names, {shape, Expr(context.low_rank->rank)}, rows);
   }
-  const LinearModule* const layer = names;
+  const bool codes = is_of_codes(context, shape, names);
   if (context.adapter == nullptr) names = nullptr;
   if (names != nullptr && trains_whole(*context.adapter, context.names.*names->module)) {
     Projection2d whole = shape;
     whole.whole = true;
     return linear(block, whole, rows);
   }
-  const bool codes = is_of_codes(context, shape, layer);
   const auto base_layer = [&](const Rows& given) {
-    return codes ? quantized_linear(block, context, shape, given) : linear(block, shape, given);
+    return base_projection(block, context, shape, given);
   };
   if (names == nullptr || !adapts(*context.adapter, context.names.*names->module)) {
     return base_layer(rows);

@@ -93,6 +93,23 @@ void add_index_buffers(const Graph& graph, std::int64_t layers, Inventory& inven
   }
 }
 
+/// StableEmbedding's norm, and the table that it has replaced: main() has a name for it.
+void add_stable_embedding(const DecoderSpec& decoder, const LoweringPolicy& policy,
+                          Inventory& inventory) {
+  const std::int64_t hidden = decoder.hidden_size;
+  std::vector<PlacementStep> steps;
+  for (const char* name : {"wte.norm.weight", "wte.norm.bias"}) {
+    steps.push_back({false, inventory.parameters.size(), 1});
+    inventory.parameters.push_back(
+        {.name = name, .shape = {hidden}, .role = ParameterRole::norm, .trainable = false});
+  }
+  inventory.placement.push_back({.steps = std::move(steps)});
+  add_buffers({{.name = "wte before StableEmbedding",
+                .shape = {decoder.vocab_size, hidden},
+                .dtype = policy.weights}},
+              inventory);
+}
+
 Habits litgpt_habits(const Habits& /*family*/) {
   Habits habits = written_out({});
   habits.rms_norm = NormWriting::wide_gain;
@@ -104,18 +121,21 @@ Habits litgpt_habits(const Habits& /*family*/) {
   return habits;
 }
 
-constexpr DecoderProgram kLitgptProgram = {.has = {.adapters = true},
-                                           .habits = litgpt_habits,
-                                           .refusal = litgpt_refusal,
-                                           .rotations = Rotations::joined,
-                                           .head_repeats = HeadRepeats::by_heads,
-                                           .names_attention = true,
-                                           .adapter = AdapterWriting::by_hand,
-                                           .adapts_joint_parts = true,
-                                           .feed_forward_module = true,
-                                           .sdpa = resolve_sdpa,
-                                           .targets = Targets::second_tensor,
-                                           .head_and_loss = litgpt_head_and_loss};
+constexpr DecoderProgram kLitgptProgram = {
+    .has = {.adapters = true, .quantized = true, .quantized_head = true},
+    .habits = litgpt_habits,
+    .refusal = litgpt_refusal,
+    .token_rows = litgpt_token_rows,
+    .rotations = Rotations::joined,
+    .head_repeats = HeadRepeats::by_heads,
+    .names_attention = true,
+    .adapter = AdapterWriting::by_hand,
+    .codes_of_fp16 = true,
+    .adapts_joint_parts = true,
+    .feed_forward_module = true,
+    .sdpa = resolve_sdpa,
+    .targets = Targets::second_tensor,
+    .head_and_loss = litgpt_head_and_loss};
 
 }  // namespace
 
@@ -127,6 +147,7 @@ std::variant<Graph, Unavailable> lower_litgpt(const ModelSpec& model,
   auto result = lower_decoder(own, policy, kLitgptProgram);
   if (auto* graph = std::get_if<Graph>(&result)) {
     add_rotary_buffers(decoder, policy, graph->parameters);
+    if (own.quantized) add_stable_embedding(decoder, policy, graph->parameters);
     add_index_buffers(*graph, decoder.layers(), graph->parameters);
   }
   return result;

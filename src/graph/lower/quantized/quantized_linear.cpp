@@ -38,8 +38,10 @@ struct CodeOperands {
 /// A weight made from its codes.
 class Dequantization {
  public:
-  Dequantization(const QuantizedWeights& quantized, DType compute, const CodeOperands& of)
-      : quantized_(quantized), compute_(compute), of_(of) {}
+  /// `coded`: the type of the weights that the codes stand for.
+  Dequantization(const QuantizedWeights& quantized, DType compute, DType coded,
+                 const CodeOperands& of)
+      : quantized_(quantized), compute_(compute), coded_(coded), of_(of) {}
 
   /// Answers the weight; what it is made from beside it is dropped by the caller in turn.
   struct Result {
@@ -61,14 +63,25 @@ class Dequantization {
   [[nodiscard]] Course::Made in_backward(Course& course) const {
     if (row_of(quantized_.format).hqq) return of_groups(course);
     // functional.py, dequantize_4bit: absmax += offset, in place.
-    if (!quantized_.double_quant) return course.make("weight", of_.weight, compute_);
+    if (!quantized_.double_quant) return in_type(course, of_codes(course));
     const auto absmax = course.make("absmax", of_.scales, DType::fp32);
-    const auto weight = course.make("weight", of_.weight, compute_);
+    const auto weight = of_codes(course);
     course.drop(absmax);
-    return weight;
+    return in_type(course, weight);
   }
 
  private:
+  [[nodiscard]] Course::Made of_codes(Course& course) const {
+    return course.make("weight", of_.weight, coded_);
+  }
+  /// MatMul4Bit.backward: dequantize_4bit(B, ctx.state).to(grad_output.dtype).
+  [[nodiscard]] Course::Made in_type(Course& course, Course::Made weight) const {
+    if (coded_ == compute_) return weight;
+    const auto cast = course.make("weight in type", of_.weight, compute_);
+    course.drop(weight);
+    return cast;
+  }
+
   /// Quantizer.dequantize: ((unpacked − zero) · scale).
   [[nodiscard]] Course::Made of_groups(Course& course) const {
     const auto unpacked = course.make("unpacked", of_.weight, compute_);
@@ -98,6 +111,7 @@ class Dequantization {
 
   const QuantizedWeights& quantized_;
   DType compute_;
+  DType coded_;
   CodeOperands of_;
 };
 
@@ -182,7 +196,8 @@ TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
     block.tensor(bias).dtype = compute;
     op.inputs.push_back(bias);
   }
-  const Dequantization dequantization(*context.quantized, compute, of);
+  const DType coded = context.program.codes_of_fp16 ? DType::fp16 : compute;
+  const Dequantization dequantization(*context.quantized, compute, coded, of);
   if (fused(context, shape, rows)) {
     write_fused_forward(block, op, of);
   } else {
@@ -243,7 +258,8 @@ std::optional<Unavailable> quantized_refusal(const DecoderContext& context) {
   if (context.decoder.embedding_size != context.decoder.hidden_size) {
     return unavailable("a projected embedding beside quantised weights");
   }
-  if (!context.decoder.tied_embeddings && quantizes(*context.quantized, context.names.head)) {
+  if (!context.program.has.quantized_head && !context.decoder.tied_embeddings &&
+      quantizes(*context.quantized, context.names.head)) {
     return unavailable("a quantised output head");
   }
   constexpr std::string_view kUsual = "lm_head";  // which a tied model has no module of
