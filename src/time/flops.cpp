@@ -169,7 +169,7 @@ FlopsEstimate count_flops(const Graph& graph, const Job& job) {
   // A parameter that several layers use counts for each.
   ModelSpec used = job.model;
   used.shared_layers.reset();
-  const ParameterCounts parameters = count_parameters(used);
+  const ParameterCounts parameters = count_parameters(used, pass.implementation);
   const ConventionSizes shape = convention_sizes(job.model);
   // 12·L·a·d·s a token: scores and values, forward and backward, every query with every key.
   const std::int64_t width = shape.attention_width;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "memest/spec/job.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/training.hpp"
 #include "memest/units/quantity.hpp"
@@ -34,7 +35,9 @@ ModelSpec as_programmed(ModelSpec model, const Implementation& implementation);
 /// Bytes of the buffers, each in its type.
 Bytes buffer_bytes(const Inventory& inventory);
 
-/// Counts over `parameters_of(model)`. Throws OverflowError.
-ParameterCounts count_parameters(const ModelSpec& model);
+/// Counts over parameters_of(). Throws OverflowError.
+ParameterCounts count_parameters(const ModelSpec& model, const Implementation& implementation = {});
+/// As above, of the job's model as its implementation has it.
+ParameterCounts count_parameters(const Job& job);
 
 }  // namespace memest

@@ -184,8 +184,14 @@ Bytes buffer_bytes(const Inventory& inventory) {
   return bytes;
 }
 
-ParameterCounts count_parameters(const ModelSpec& model) {
-  const Inventory inventory = parameters_of(model);
+ParameterCounts count_parameters(const Job& job) {
+  const ForwardSpec* const forward = job.forward();
+  return count_parameters(job.model,
+                          forward == nullptr ? Implementation{} : forward->implementation);
+}
+
+ParameterCounts count_parameters(const ModelSpec& model, const Implementation& implementation) {
+  const Inventory inventory = parameters_of(model, implementation);
   ParameterCounts counts;
   for (const ParameterTensor& tensor : inventory.parameters) count_tensor(tensor, counts);
   const auto table = std::find_if(

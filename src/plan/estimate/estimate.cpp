@@ -20,7 +20,7 @@ namespace {
 
 /// Everything unavailable for one reason.
 JobEstimate without_step(const Job& job, const Unavailable& reason) {
-  return {.parameters = count_parameters(job.model),
+  return {.parameters = count_parameters(job),
           .memory = reason,
           .other_ranks = {},
           .flops = reason,
@@ -216,7 +216,7 @@ JobEstimate estimate(const Job& job, AskedRank asked) {
   const auto& ranks = std::get<std::vector<Graph>>(lowered);
 
   JobEstimate answer;
-  answer.parameters = count_parameters(job.model);
+  answer.parameters = count_parameters(job);
   answer.parameters.buffers = buffer_bytes(ranks.front().parameters);
   MemoryAnswer memory = answer_memory(ranks.front(), job, 0, asked);
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {

@@ -178,7 +178,7 @@ class LargestSearch {
     if (fits || largest_.value == 0) largest_.plan = std::move(rows.front());
     if (!fits) return false;
     largest_.value = value;
-    largest_.parameters = count_parameters(request.job.model).total;
+    largest_.parameters = count_parameters(request.job).total;
     return true;
   }
 

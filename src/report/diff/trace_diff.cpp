@@ -203,7 +203,7 @@ Page page_of(const TraceComparison& comparison) {
                                                : equal ? Tone::good
                                                        : Tone::strong}}};
   page.parts.emplace_back(
-      Heading{title_of(comparison.job, count_parameters(comparison.job.model).total)});
+      Heading{title_of(comparison.job, count_parameters(comparison.job).total)});
   page.parts.emplace_back(Paragraph{setting_of(comparison.job)});
   page.parts.emplace_back(
       Paragraph{fmt::format("Measured: {}, {} allocations.", comparison.trace.file,

@@ -91,7 +91,7 @@ Report report_roofline(const Job& job, const TimeEstimate& time, const Question&
           time.rule),
       Tone::faint});
   report.page.parts.emplace_back(Paragraph{provenance_text(job), Tone::faint});
-  report.title = title_of(job, count_parameters(job.model).total);
+  report.title = title_of(job, count_parameters(job).total);
   report.json = text_for(
       question, [&] { return json_of(roofline, job.hardware.gpu, time.origin(), question); });
   return report;

@@ -118,7 +118,7 @@ std::string confirming(const FitLadder& ladder, const Question& question) {
 
 Page page_of(const Job& job, const FitLadder& ladder, const Question& question) {
   const bool fits = ladder.own.verdict == Verdict::fits || ladder.fitting() > 0;
-  Page page{{Heading{title_of(job, count_parameters(job.model).total)}, Paragraph{setting_of(job)},
+  Page page{{Heading{title_of(job, count_parameters(job).total)}, Paragraph{setting_of(job)},
              Paragraph{summary_of(ladder) + ".", fits ? Tone::good : Tone::bad}}};
   page.parts.emplace_back(ladder_chart(ladder));
   page.parts.emplace_back(ladder_table(ladder));

@@ -110,7 +110,7 @@ Report report_largest(const PlanRequest& request, Growth growth,
   Report report;
   const Table table = table_of(request, growth, answers);
   report.page.parts.emplace_back(
-      Heading{title_of(request.job, count_parameters(request.job.model).total)});
+      Heading{title_of(request.job, count_parameters(request.job).total)});
   report.page.parts.emplace_back(table);
   report.page.parts.emplace_back(Paragraph{
       fmt::format("The largest {} that fits, in any layout of the search{}: {}.", name_of(growth),

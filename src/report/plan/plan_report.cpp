@@ -305,7 +305,7 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   const auto* missing = std::get_if<Unavailable>(&answer.unavailable);
   if (missing != nullptr) page.parts.emplace_back(not_known(*missing));
   page.parts.emplace_back(
-      Heading{title_of(request.job, count_parameters(request.job.model).total)});
+      Heading{title_of(request.job, count_parameters(request.job).total)});
   if (missing != nullptr) return page;
   if (answer.best.empty() && answer.refused.empty()) return page;
   const PlanLook look = look_of(request, answer, view);

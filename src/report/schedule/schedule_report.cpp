@@ -76,7 +76,7 @@ std::string summary_of(const ScheduleAnswer& answer) {
 
 Page page_of(const Job& job, const ScheduleAnswer& answer) {
   const bool fits = best_of(answer).fits;
-  Page page{{Heading{title_of(job, count_parameters(job.model).total)}, Paragraph{setting_of(job)},
+  Page page{{Heading{title_of(job, count_parameters(job).total)}, Paragraph{setting_of(job)},
              Paragraph{summary_of(answer) + ".", fits ? Tone::good : Tone::bad}}};
   page.parts.emplace_back(table_of(answer));
   page.parts.emplace_back(Paragraph{

@@ -147,7 +147,7 @@ void append_packing(const TimelineRun& run, Page& page) {
 Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compared) {
   const StepMemory& memory = run.memory;
   const StepReplay& replay = memory.replay;
-  Page page{{Heading{title_of(run.job, count_parameters(run.job.model).total)},
+  Page page{{Heading{title_of(run.job, count_parameters(run.job).total)},
              Paragraph{setting_of(run.job)}}};
   if (data_ranks_of(run.job) > 1) {
     page.parts.emplace_back(

@@ -19,6 +19,10 @@ enum class HalfType : std::uint8_t { none, bf16, fp16 };
 
 // The model.
 
+/// As below, of the model that is called `name` on the Hub.
+void write_named_model(ForeignImport& file, std::string_view key, const std::string& name);
+/// The `model_type` of that model; empty where no preset has its sizes.
+std::string type_named(std::string_view name);
 /// The preset that has the sizes of the model that `key` names, or the config beside the file.
 void write_hub_model(ForeignImport& file, std::string_view key);
 /// The config in the section `config`.

@@ -229,19 +229,26 @@ std::string type_of_preset(std::string_view preset) {
 
 }  // namespace
 
-std::string type_of_model(const ForeignImport& file, std::string_view key) {
-  if (file.find("config.model_type") != nullptr) return file.text("config.model_type");
-  const HubModel* row = find_model(file.text(key));
+std::string type_named(std::string_view name) {
+  const HubModel* row = find_model(name);
   return row == nullptr ? std::string() : type_of_preset(row->preset);
 }
 
+std::string type_of_model(const ForeignImport& file, std::string_view key) {
+  if (file.find("config.model_type") != nullptr) return file.text("config.model_type");
+  return type_named(file.text(key));
+}
+
 void write_hub_model(ForeignImport& file, std::string_view key) {
+  write_named_model(file, key, file.text(key));
+}
+
+void write_named_model(ForeignImport& file, std::string_view key, const std::string& name) {
   if (file.find("config") != nullptr) {
     write_config(file);
     return file.credit(key, "model.hf");
   }
   if (file.find(key) == nullptr) return;
-  const std::string name = file.text(key);
   if (const HubModel* row = find_model(name)) return file.write("model", row->preset, {key});
   file.pass_over(key, "memest knows no sizes of " + quote(name) +
                           ": put its config.json beside this file, memest import config.json FILE");
