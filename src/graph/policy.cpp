@@ -1,6 +1,7 @@
 #include <variant>
 
 #include "memest/graph/lower.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 
 namespace memest {
@@ -35,8 +36,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
       policy_of(static_cast<const ForwardSpec&>(training), capability, multiprocessors);
   const bool recomputes = !std::holds_alternative<NoRecompute>(training.recompute);
   const bool selects = std::holds_alternative<SelectiveRecompute>(training.recompute);
-  policy.embeddings_want_gradient =
-      recomputes && row_of(training.implementation.framework).embeddings_want_gradient;
+  policy.embeddings_want_gradient = asks_embeddings_for_gradient(training);
   policy.runs_again = selects      ? RunsAgain::all_but_selected
                       : recomputes ? RunsAgain::all
                                    : RunsAgain::nothing;

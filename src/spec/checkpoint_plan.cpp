@@ -125,4 +125,9 @@ bool is_reentrant(const Recompute& recompute) {
   return full != nullptr && full->reentrant;
 }
 
+bool asks_embeddings_for_gradient(const TrainingSpec& training) {
+  return !std::holds_alternative<NoRecompute>(training.recompute) &&
+         row_of(training.implementation.framework).embeddings_want_gradient;
+}
+
 }  // namespace memest

@@ -11,6 +11,8 @@ namespace {
 constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer,
                                       LoopKind::sft, LoopKind::dpo};
 
+constexpr std::string_view kNoSyncOfAccelerate = "accelerate 1.15, Accelerator.no_sync";
+
 constexpr LoopRow kPlainLoop = {.name = "plain"};
 // train.py: configure_optimizers takes fused AdamW on CUDA, and the variable logits lives until the
 // next micro-step.
@@ -28,6 +30,7 @@ constexpr LoopRow kTrainer = {.name = "trainer",
                               .title = "the Trainer",
                               .trains = Framework::transformers,
                               .accelerate = true,
+                              .no_sync = kNoSyncOfAccelerate,
                               .fused_adamw = true,
                               .own_adafactor = true,
                               .takes_batches_first = true,
@@ -41,6 +44,7 @@ constexpr LoopRow kSftTrainer = {.name = "sft",
                                  .title = "SFTTrainer",
                                  .trains = Framework::transformers,
                                  .accelerate = true,
+                                 .no_sync = kNoSyncOfAccelerate,
                                  .fused_adamw = true,
                                  .own_adafactor = true,
                                  .takes_batches_first = true,
@@ -78,6 +82,7 @@ constexpr LoopRow kTorchtuneRecipe = {.name = "torchtune",
 constexpr LoopRow kLitgptFinetune = {.name = "litgpt",
                                      .title = "litgpt's finetune",
                                      .trains = Framework::litgpt,
+                                     .no_sync = "lightning 2.6, Fabric.no_backward_sync",
                                      .holds_logits = true};
 
 }  // namespace

@@ -124,6 +124,7 @@ struct FrameworkRow {
   Sharer sharer = Sharer::none;
   bool fsdp1 = false;
   bool fsdp2 = false;
+  bool fsdp1_without_adapter = false;  ///< and FSDP2 with one alone
   FsdpUnits units = {};
   Reshard reshard = Reshard::always;        ///< fully_shard's, where nothing is said
   std::optional<ShardInit> only_init = {};  ///< where its model is made before it is sharded
@@ -133,6 +134,8 @@ struct FrameworkRow {
   /// To that buffer: until then all of a backward's gradients lie beside it.
   bool adds_behind_backward = false;
   CheckpointRule checkpoints = CheckpointRule::torch;
+  /// Leaves no choice: every layer where ranks share the model, none on one GPU.
+  bool recomputes_over_ranks = false;
   /// Beside frozen weights and checkpoints embeddings are made to want a gradient, as reentrant
   /// checkpoints ask for (transformers, enable_input_require_grads).
   bool embeddings_want_gradient = true;
@@ -179,20 +182,22 @@ struct LoopRow {
   std::optional<Framework> trains = {};  ///< whose models alone; none: any
   std::string_view model_type = {};      ///< as a framework's, of the program's own class
   bool accelerate = false;               ///< accelerate prepares model and optimizer
-  bool fused_adamw = false;              ///< where the spec says nothing else
-  bool own_adafactor = false;            ///< transformers' class, a loop over parameters
-  bool holds_logits = false;             ///< by name, until the next forward
-  bool keeps_batches = false;            ///< all of a step's, in a list
-  bool takes_batches_first = false;      ///< all of a step's, before its first forward
-  bool pins_batches = false;             ///< pin_memory where the spec says nothing else
-  bool has_data_loader = true;           ///< PyTorch's
-  bool divides_by_targets = false;       ///< the sum of the loss, by the targets of the step
-  bool steps_in_backward = false;        ///< the optimizer, if asked to
-  bool sums_targets = false;             ///< over the ranks, with the losses (torchtune)
-  bool takes_tiles = false;        ///< log-probabilities of the targets, by tiles of the logits
-  bool prefers = false;            ///< which of two answers, beside a frozen reference
-  bool passes_token_mask = false;  ///< with every batch, of the tokens that are no padding
-  bool recomputes = false;         ///< whole layers, where the spec says nothing else
+  /// What keeps gradients whole until a step's last micro-step, and its release; empty: nothing.
+  std::string_view no_sync = {};
+  bool fused_adamw = false;          ///< where the spec says nothing else
+  bool own_adafactor = false;        ///< transformers' class, a loop over parameters
+  bool holds_logits = false;         ///< by name, until the next forward
+  bool keeps_batches = false;        ///< all of a step's, in a list
+  bool takes_batches_first = false;  ///< all of a step's, before its first forward
+  bool pins_batches = false;         ///< pin_memory where the spec says nothing else
+  bool has_data_loader = true;       ///< PyTorch's
+  bool divides_by_targets = false;   ///< the sum of the loss, by the targets of the step
+  bool steps_in_backward = false;    ///< the optimizer, if asked to
+  bool sums_targets = false;         ///< over the ranks, with the losses (torchtune)
+  bool takes_tiles = false;          ///< log-probabilities of the targets, by tiles of the logits
+  bool prefers = false;              ///< which of two answers, beside a frozen reference
+  bool passes_token_mask = false;    ///< with every batch, of the tokens that are no padding
+  bool recomputes = false;           ///< whole layers, where the spec says nothing else
   std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP
   const ChangeWords* change_words = nullptr;    ///< where they are not the framework's
 };

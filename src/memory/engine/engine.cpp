@@ -103,13 +103,11 @@ void Engine::evaluate(StorageId batch, StorageId labels) {
 
 StorageId Engine::evaluate_to_last(StorageId batch, StorageId labels) {
   begin_forward(batch, labels);
-  ForwardSettings beneath_wrapper;
-  beneath_wrapper.wrapped = false;
   const Slice sites = all_sites();
   const std::uint32_t last = order().sites().back().instance;
   std::uint32_t end = sites.end;
   while (order().sites()[end - 1].instance == last) --end;
-  ForwardPass(state_, beneath_wrapper).evaluate(Slice{sites.begin, end});
+  ForwardPass(state_, {}).evaluate(Slice{sites.begin, end});
   const Cell output = order().output_cell(last - 1);
   const StorageId storage = state_.now.storages[output];
   for (; state_.now.held[output] > 1; --state_.now.held[output]) {

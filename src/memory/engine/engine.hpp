@@ -32,10 +32,10 @@ class Engine {
   /// As forward(), where the program takes the loss: the model alone, whose answer stays held by
   /// the caller. take_loss() follows.
   void forward_model(StorageId batch, StorageId labels);
-  /// As forward(), of model.eval() under torch.no_grad().
+  /// As forward(), of model.eval() under torch.no_grad(), beneath the wrapper.
   void evaluate(StorageId batch, StorageId labels);
-  /// As above, of all blocks but the last. Answers what that one would be given, with one
-  /// reference.
+  /// As above, with the wrapper, of all blocks but the last. Answers what that one would be given,
+  /// with one reference.
   StorageId evaluate_to_last(StorageId batch, StorageId labels);
   /// Hands blocks `storage` under `name` from here on, where any reads it.
   void bind_input(std::string_view name, StorageId storage);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <ranges>
+#include <string>
 #include <utility>
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
@@ -24,6 +26,11 @@ const Op* look_up_of(const Block& block) {
     return one.kind == OpKind::embedding && !one.gradients.empty();
   });
   return op == block.ops.end() ? nullptr : &*op;
+}
+
+std::string until_last_micro_step(const Job& job) {
+  return std::string(row_of(job.training->implementation.loop).no_sync) +
+         ": whole until a step's last micro-step";
 }
 
 /// A later block multiplies by the table again.
@@ -234,7 +241,7 @@ GatheredElements LedgerUnits::prefetched(const Site& site) const {
 
 std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
   return {{"sums of the micro-batches' gradients", TermGroup::gradients, sums(elements),
-           "accelerate 1.15, Accelerator.no_sync: whole until a step's last micro-step", ""},
+           until_last_micro_step(job_), ""},
           {"shares of the gradients", TermGroup::gradients,
            share_ * unit_share(job_, Expr(Symbol::parameters) - elements), kFullyShard, ""}};
 }
@@ -379,9 +386,7 @@ Expr LedgerUnits::sums_of(std::size_t block) const {
 LedgerTerm LedgerUnits::all_sums() const {
   return {"sums of the micro-batches' gradients", TermGroup::gradients,
           sums(Expr(Symbol::parameters) + table_gradient_ - table_),
-          holds_ ? "accelerate 1.15, Accelerator.no_sync: whole until a step's last micro-step"
-                 : "torch.distributed.pipelining, PyTorch 2.11",
-          ""};
+          holds_ ? until_last_micro_step(job_) : "torch.distributed.pipelining, PyTorch 2.11", ""};
 }
 
 /// A schedule of more stages keeps those gathered that come next.

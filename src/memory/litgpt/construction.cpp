@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/timeline/labels.hpp"
 
@@ -15,7 +16,8 @@ LitgptConstruction::LitgptConstruction(const Parts& parts)
       tensors_(parts.tensors),
       placement_(parts.placement),
       recorder_(parts.recorder),
-      adapted_(parts.job.model.adapter.has_value()),
+      sharded_(shards_by<RowShards>(parts.job)),
+      adapted_(parts.job.model.adapter && !sharded_),
       quantized_(parts.job.model.quantized.has_value()) {
   if (quantized_) placement_.codes()->take_fp16();
 }
@@ -110,8 +112,6 @@ LitgptConstruction::Tables LitgptConstruction::tables(std::int64_t positions) {
 
 /// Module.to(): one buffer after the other.
 void LitgptConstruction::convert(Tables& tables, std::int64_t positions) {
-  // BitsandbytesPrecision.convert_module leaves them.
-  if (quantized_ || training_.recipe.weights == DType::fp32) return;
   const std::int64_t channels = std::get<RotaryPosition>(decoder_.position).rotary_dim;
   const std::int64_t angles = checked_multiply(positions, channels);
   tables.cosines = make(angles, training_.recipe.weights);
@@ -123,8 +123,14 @@ void LitgptConstruction::convert(Tables& tables, std::int64_t positions) {
 void LitgptConstruction::make_buffers() {
   const std::int64_t positions =
       decoder_.max_positions > 0 ? decoder_.max_positions : training_.seq_len;
-  Tables held = tables(positions);
-  convert(held, positions);
+  Tables held;
+  // _materialize_distributed_module: to_empty() gives the converted ones storage, and
+  // GPT.reset_parameters() makes others.
+  if (sharded_) convert(held, positions);
+  held = tables(positions);
+  // BitsandbytesPrecision.convert_module leaves them.
+  const bool converts = !sharded_ && !quantized_ && training_.recipe.weights != DType::fp32;
+  if (converts) convert(held, positions);
   if (positions == training_.seq_len) {
     held = {};
   } else {

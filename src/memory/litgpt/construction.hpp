@@ -51,6 +51,7 @@ class LitgptConstruction {
   const ModelTensors& tensors_;
   ModelPlacement& placement_;
   Recorder& recorder_;
+  bool sharded_;  ///< and so made without storage, which all modules get at once
   bool adapted_;
   bool quantized_;
 };

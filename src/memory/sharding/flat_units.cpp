@@ -260,7 +260,12 @@ void FlatUnits::after_forward(std::uint32_t instance) {
 
 void FlatUnits::before_backward(std::uint32_t instance) {
   for (std::size_t i = units_.size(); i > 0; --i) {
-    if (units_[i - 1].ends_with(instance)) gather_before(i - 1);
+    if (!units_[i - 1].ends_with(instance)) continue;
+    if (units_[i - 1].answers == ShardedUnit::kBlocks) {
+      gather_before(i - 1);
+    } else {
+      waits_ = true;  // _register_pre_backward_hooks: on what the model answers
+    }
   }
   if (ended_) give_back(*std::exchange(ended_, std::nullopt));
 }
@@ -309,6 +314,10 @@ void FlatUnits::after_op(const OpSite& site) {
 }
 
 void FlatUnits::before_node(const OpSite& site) {
+  if (waits_ && site.op <= units_[root()].answers) {
+    waits_ = false;
+    gather_before(root());
+  }
   const auto unit = module_at(site.instance, site.op);
   if (!unit) return;
   states_[*unit].in_backward = true;

@@ -135,6 +135,7 @@ class FlatUnits final : public BlockHooks {
   std::vector<ParameterTensor> rows_;  // of stepped()
   std::vector<HeldStorage> arrived_;   // gradients, by ForwardOrder::parameters()
   Reshard reshard_;
+  bool waits_ = false;                // the root, whose answers have no gradient yet
   std::optional<std::size_t> ended_;  // a frozen unit, whose weights are still there
   bool holds_ = false;                // of the running backward: it reduces nothing
   bool has_run_ = false;

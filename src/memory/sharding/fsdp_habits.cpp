@@ -42,15 +42,13 @@ bool casts_loss(const Job& job) {
          !row_of(job.training->implementation.loop).takes_tiles;
 }
 
-// accelerate 1.15, Accelerator.no_sync, which Trainer._inner_training_loop enters for all but a
-// step's last batch.
 bool reduces_last(const Job& job) {
   const Sharding sharding = sharding_of(job);
   const auto* flat = std::get_if<FlatShards>(&sharding);
   if (flat != nullptr) return flat->no_sync && job.training->gradient_accumulation > 1;
-  const bool replicas =
-      row_of(job.training->implementation.loop).accelerate && shards_by<ReplicasOfDdp>(job);
-  return (runs_trainer_with_fsdp2(job) || replicas) && job.training->gradient_accumulation > 1;
+  return (shards_by<RowShards>(job) || shards_by<ReplicasOfDdp>(job)) &&
+         !row_of(job.training->implementation.loop).no_sync.empty() &&
+         job.training->gradient_accumulation > 1;
 }
 
 std::optional<Unavailable> unused_refusal(const Job& job, const Inventory& inventory) {

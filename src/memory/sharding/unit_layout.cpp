@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "memest/graph/final_norm.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
@@ -48,7 +49,7 @@ class UnitWriter {
         expert_ranks_(job.parallelism.expert_shard_ranks()),
         experts_apart_(has_experts_apart(job)),
         cuts_columns_(experts_apart_ && job.parallelism.cuts_columns(job.model.experts()->experts)),
-        adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute()) &&
+        adapted_(job.model.adapter && !asks_embeddings_for_gradient(*job.training) &&
                  !shards_by<FlatShards>(job)),
         reads_head_(row_of(job.training->implementation.loop).takes_tiles),
         prefers_(row_of(job.training->implementation.loop).prefers),

@@ -22,6 +22,8 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   const Sharding sharding = sharding_of(job);
   const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
   policy.in_pieces = zero != nullptr && zero->shards_weights();
+  if (std::holds_alternative<FlatShards>(sharding)) policy.sharded_buffers = policy.weights;
+  if (std::holds_alternative<RowShards>(sharding)) policy.sharded_buffers = DType::fp32;
   policy.layers_get_gradients = reduces_frozen_weights(job);
   if (job.training) policy.reporting = reporting_ranks(*job.training, parallelism);
   policy.copies_answers = finds_unused_parameters(job);

@@ -38,6 +38,7 @@ class GroupSearch {
       const std::vector<BatchChoice>& batches = batches_of(layout);
       hosts_ = {};
       for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {
+        if (!has_recompute(job_, layout, space_.recomputes[recompute])) continue;
         try_batches(layout, recompute, batches);
       }
     }

@@ -158,6 +158,7 @@ bool is_answered(const Job& job) {
   const Parallelism& layout = job.parallelism;
   const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();
   const LoopRow& loop = row_of(job.training->implementation.loop);
+  if (!has_recompute(job, layout, job.training->recompute)) return false;
   if (loop.prefers && job.training->micro_batch % 2 != 0) return false;
   return recorded || !(loop.takes_tiles || job.training->replaces_modules());
 }

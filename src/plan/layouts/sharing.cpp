@@ -17,10 +17,11 @@ namespace {
 FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
+  row.fsdp2 = row.fsdp2 && !row.fsdp1_without_adapter;
   if (job.model.adapter || row_of(implementation.loop).takes_tiles ||
       job.training->averages_weights) {
     row.sharer = Sharer::none;
-    row.fsdp2 = false;
+    row.fsdp2 = row.fsdp1_without_adapter = false;
   }
   if (!job.training->replaces_modules()) return row;
   row.sharer = Sharer::none;
@@ -55,6 +56,7 @@ class SharingChoices {
       add_unsharded();
       add_shared();
       if (row_.fsdp2) add_fsdp2();
+      if (row_.fsdp1_without_adapter && replicas_ > 1) add(Sharing::by_flat_units(), true);
     }
     return std::move(choices_);
   }

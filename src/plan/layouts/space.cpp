@@ -324,9 +324,15 @@ std::vector<Recompute> recompute_choices(const Job& job) {
   // A re-entrant checkpoint has a layer whole; not every list of layers has a selective one
   // (lower/programs/plain.cpp).
   const bool whole = framework.checkpoints == CheckpointRule::reentrant ||
+                     framework.recomputes_over_ranks ||
                      row_of(job.training->implementation.loop).takes_tiles;
   if (whole || framework.keeps_contractions) return {NoRecompute{}, FullRecompute{}};
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
+}
+
+bool has_recompute(const Job& job, const Parallelism& layout, const Recompute& recompute) {
+  if (!row_of(job.training->implementation.framework).recomputes_over_ranks) return true;
+  return std::holds_alternative<NoRecompute>(recompute) == (layout.ranks() == 1);
 }
 
 std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus) {

@@ -2,7 +2,9 @@
 #include <string_view>
 #include <variant>
 
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "reader/frameworks/rules.hpp"
 
 namespace memest {
@@ -38,10 +40,13 @@ constexpr std::array kLitgptRules = {
          "set 'precision' to bf16, amp-bf16 or fp32"},
     Rule{"training", "recompute",
          [](const Job& job) {
-           return !std::holds_alternative<NoRecompute>(job.training->recompute);
+           const bool several = job.parallelism.ranks() > 1;
+           return !recomputes_each_layer(job.training->recompute) ||
+                  is_reentrant(job.training->recompute) ||
+                  several == std::holds_alternative<NoRecompute>(job.training->recompute);
          },
-         "litgpt's finetune recomputes on several GPUs alone, which are not available yet",
-         "leave 'recompute' out"},
+         "litgpt's finetune recomputes every block on several GPUs, and none on one",
+         "set 'recompute' to full on several GPUs, else to none"},
     Rule{"training", "implementation",
          [](const Job& job) { return job.training->implementation.loss != LossKernel::chunked; },
          "litgpt's loss is chunked_cross_entropy", "set 'loss' to chunked"},
@@ -86,9 +91,40 @@ constexpr std::array kLitgptRules = {
     Rule{"training", "implementation",
          [](const Job& job) { return job.model.low_rank || job.model.shared_layers; },
          "litgpt has no factorised or shared layers", "leave 'compression' out"},
-    Rule{"parallelism", "data", [](const Job& job) { return job.parallelism.ranks() > 1; },
-         "litgpt on several GPUs is not available yet",
-         "leave 'parallelism' out, or use 'implementation: transformers'"},
+    Rule{"parallelism", "data",
+         [](const Job& job) {
+           return job.parallelism.ranks() > 1 && !shards_by<RowShards>(job) &&
+                  !shards_by<FlatShards>(job);
+         },
+         "litgpt's finetune shards with FSDP over all ranks",
+         "set 'fsdp: {version: 1}' or, of LoRA, 'fsdp: {version: 2}'"},
+    Rule{"parallelism", "fsdp",
+         [](const Job& job) { return !job.model.adapter && shards_by<RowShards>(job); },
+         "litgpt's finetune_full shards with FSDP1", "set 'version' to 1"},
+    Rule{"parallelism", "fsdp",
+         [](const Job& job) { return job.model.adapter && shards_by<FlatShards>(job); },
+         "litgpt's finetune_lora shards with FSDP2", "set 'version' to 2"},
+    Rule{"parallelism", "fsdp",
+         [](const Job& job) {
+           return job.training->gradient_accumulation > 1 && shards_by<FlatShards>(job) &&
+                  !job.parallelism.fsdp->no_sync;
+         },
+         "litgpt's finetune reduces gradients in a step's last micro-step",
+         "set 'no_sync' to true"},
+    Rule{"parallelism", "replicas",
+         [](const Job& job) {
+           return job.parallelism.fsdp && job.parallelism.shard_ranks() != job.parallelism.data;
+         },
+         "litgpt's finetune shards over all ranks", "leave the replicas out"},
+    Rule{"training", "adapter",
+         [](const Job& job) { return job.model.quantized && job.parallelism.ranks() > 1; },
+         "litgpt refuses quantised weights on several GPUs", "leave 'parallelism' out"},
+    Rule{"training", "precision",
+         [](const Job& job) {
+           return job.parallelism.ranks() > 1 && job.training->recipe.name != "bf16";
+         },
+         "litgpt on several GPUs in another precision than bf16-true is not available yet",
+         "set 'precision' to bf16"},
 };
 
 }  // namespace

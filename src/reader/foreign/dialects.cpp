@@ -14,11 +14,11 @@ namespace {
 
 /// The first that tells a file stands for it: what has more telling keys comes before.
 const Dialect* const kDialects[] = {
-    &torchtitan_dialect(),   &megatron_dialect(),   &megatron_bridge_dialect(),
-    &nanogpt_dialect(),      &axolotl_dialect(),    &llama_factory_dialect(),
-    &torchtune_dialect(),    &litgpt_dialect(),     &trl_preferences_dialect(),
-    &trl_sft_dialect(),      &accelerate_dialect(), &deepspeed_dialect(),
-    &transformers_dialect(), &peft_dialect(),       &hugging_face_config(),
+    &litgpt_dialect(),          &torchtitan_dialect(), &megatron_dialect(),
+    &megatron_bridge_dialect(), &nanogpt_dialect(),    &axolotl_dialect(),
+    &llama_factory_dialect(),   &torchtune_dialect(),  &trl_preferences_dialect(),
+    &trl_sft_dialect(),         &accelerate_dialect(), &deepspeed_dialect(),
+    &transformers_dialect(),    &peft_dialect(),       &hugging_face_config(),
 };
 
 struct SyntaxEnding {

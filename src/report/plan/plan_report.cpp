@@ -35,8 +35,11 @@ constexpr const char* kChoicesLegend =
     "the "
     "others the first that takes the spec and the best.";
 
-constexpr const char* kShardsLegend =
-    "Shards: f FSDP2, r its replicas, +o the optimizer on the host, +w the weights.";
+/// A framework's plans have one version of FSDP.
+std::string letters_of_shards(bool flat) {
+  return std::string("Shards: f FSDP") + (flat ? "1" : "2") +
+         ", r its replicas, +o the optimizer on the host, +w the weights.";
+}
 
 /// "17.2", "17.2 to 21.3".
 std::string gib_range(std::pair<Bytes, Bytes> range) {
@@ -48,6 +51,7 @@ std::string gib_range(std::pair<Bytes, Bytes> range) {
 /// Legend of the rows that people read, with their host memory; empty where none needs it.
 std::string shards_legend(const PlanAnswer& answer) {
   bool shows_letters = false;
+  bool flat = false;
   std::vector<Bytes> taken;
   std::vector<Bytes> offered;
   for (std::size_t i = 0; i < std::min(answer.best.size(), kShownPlans); ++i) {
@@ -55,11 +59,12 @@ std::string shards_legend(const PlanAnswer& answer) {
     const Parallelism& layout = verdict.candidate.parallelism;
     const bool offloads = layout.offload.any();
     shows_letters = shows_letters || sharing_of(layout).in_units() || offloads;
+    flat = flat || sharing_of(layout).in_flat_units();
     if (!verdict.host) continue;
     taken.push_back(verdict.host->of_rank);
     offered.emplace_back(verdict.host->capacity.bytes.value() / verdict.host->ranks);
   }
-  std::string legend = shows_letters ? kShardsLegend : "";
+  std::string legend = shows_letters ? letters_of_shards(flat) : "";
   if (taken.empty()) return legend;
   const auto range = [](const std::vector<Bytes>& all) {
     const auto [least, most] = std::minmax_element(all.begin(), all.end());
@@ -304,8 +309,7 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   Page page;
   const auto* missing = std::get_if<Unavailable>(&answer.unavailable);
   if (missing != nullptr) page.parts.emplace_back(not_known(*missing));
-  page.parts.emplace_back(
-      Heading{title_of(request.job, count_parameters(request.job).total)});
+  page.parts.emplace_back(Heading{title_of(request.job, count_parameters(request.job).total)});
   if (missing != nullptr) return page;
   if (answer.best.empty() && answer.refused.empty()) return page;
   const PlanLook look = look_of(request, answer, view);

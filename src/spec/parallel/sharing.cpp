@@ -36,6 +36,12 @@ Sharing Sharing::by_rows(Reshard reshard, std::int64_t replicas) {
   return sharing;
 }
 
+Sharing Sharing::by_flat_units() {
+  Sharing sharing = by_stage(ZeroStage::optimizer_gradients_weights);
+  sharing.fsdp = FullySharded{.version = 1, .no_sync = true};
+  return sharing;
+}
+
 bool Sharing::in_stages() const {
   return zero != ZeroStage::none && !fsdp && !distributed_optimizer;
 }

@@ -512,9 +512,11 @@ def litgpt(case):
     from litgpt.args import EvalArgs, TrainArgs
 
     settings = case["settings"]
+    program = importlib.import_module(f"litgpt.{settings['program']}")
     if settings["gpus"] > 1:
         fake_world(settings["gpus"])
-    program = importlib.import_module(f"litgpt.{settings['program']}")
+        torch.distributed.init_process_group = torch.distributed.barrier = lambda *_, **__: None
+        program.check_nvlink_connectivity = lambda *_: None
     phases = Phases()
 
     def finish(*_, **__):
@@ -574,7 +576,7 @@ def litgpt(case):
                           max_steps=STEPS, max_seq_length=settings["seq"])
         with contextlib.suppress(Finished), contextlib.redirect_stdout(sys.stderr):
             program.setup(checkpoint, pathlib.Path(folder) / "out", data=object(), train=train,
-                          eval=EvalArgs(interval=1000, max_new_tokens=1, max_iters=2), **settings["args"])
+                          eval=EvalArgs(interval=1000, max_new_tokens=1, max_iters=2), devices=settings["gpus"], **settings["args"])
     return phases.measured()
 
 

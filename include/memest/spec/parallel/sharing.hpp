@@ -23,6 +23,8 @@ struct Sharing {
   static Sharing by_distributed_optimizer();
   /// FSDP2's, of so many replicas of the sharded model.
   static Sharing by_rows(Reshard reshard, std::int64_t replicas);
+  /// FSDP1's, of all ranks, which reduces in a step's last micro-step.
+  static Sharing by_flat_units();
 
   /// FSDP, of either version.
   [[nodiscard]] bool in_units() const { return fsdp.has_value(); }

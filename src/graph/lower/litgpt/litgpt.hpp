@@ -18,9 +18,9 @@ inline constexpr std::string_view kAdaptedChannels = "adapted channels";
 TensorId joint_lora(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
                     const Rows& rows);
 
-/// The tokens' rows; beside quantised weights by bitsandbytes' StableEmbedding, which finetune/lora.py
-/// puts in the table's place behind mark_only_lora_as_trainable() and the optimizer: its gradients
-/// are made and stay.
+/// The tokens' rows; beside quantised weights by bitsandbytes' StableEmbedding, which
+/// finetune/lora.py puts in the table's place behind mark_only_lora_as_trainable() and the
+/// optimizer: its gradients are made and stay.
 TensorId litgpt_token_rows(BlockBuilder& block, const DecoderContext& context, TensorId tokens);
 
 /// Queries and keys turned by the model's tables, and joined with what does not rotate
@@ -29,7 +29,7 @@ AttentionInputs rotated_joined(BlockBuilder& block, const RotaryCall& call, Atte
 
 /// The model's tables of cosines and sines have the type of the weights where they are those that
 /// it was made with, for all its positions; made anew for shorter sequences they are fp32
-/// (GPT.max_seq_length).
+/// (GPT.max_seq_length). FSDP has its own.
 DType rotary_type(const DecoderSpec& decoder, const LoweringPolicy& policy);
 
 /// The final norm, the output head, what Fabric makes of its answer, and the loss.

@@ -40,7 +40,8 @@ TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Ta
 }  // namespace
 
 DType rotary_type(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  return policy.seq_len == decoder.max_positions ? policy.weights : DType::fp32;
+  const DType made = policy.seq_len == decoder.max_positions ? policy.weights : DType::fp32;
+  return policy.sharded_buffers.value_or(made);
 }
 
 AttentionInputs rotated_joined(BlockBuilder& block, const RotaryCall& call,

@@ -109,23 +109,31 @@ void write_length(ForeignImport& file) {
             "set train.max_seq_length, or --set training.seq_len=N to the longest ones");
 }
 
+/// setup() of finetune/full.py and finetune/lora.py: FSDP over all devices, of the first version
+/// without adapters, and every block recomputed.
 void write_ranks(ForeignImport& file) {
-  const std::string devices = file.text(kDevices, "1");
-  const std::string nodes = file.text(kNodes, "1");
-  if (devices == "1" && nodes == "1") {
-    file.drop(kDevices, "one GPU");
-    return file.drop(kNodes, "one GPU");
+  if (file.text(kNodes, "1") != "1") {
+    return file.refuse(kNodes, "litgpt on several nodes", "set num_nodes to 1");
   }
-  file.refuse(devices == "1" ? kNodes : kDevices, "litgpt on several GPUs",
-              "set devices and num_nodes to 1");
+  file.drop(kNodes, "one node");
+  if (file.text(kDevices, "1") == "1") return file.drop(kDevices, "one GPU");
+  file.write("parallelism.data", file.text(kDevices), {kDevices});
+  file.write("parallelism.fsdp.version", is_adapted(file) ? "2" : "1", {kDevices, kRank});
+  if (!is_adapted(file)) file.write("parallelism.fsdp.no_sync", "true", {kDevices});
+  file.write("training.recompute", "full", {kDevices});
 }
 
 constexpr WordPair kPrecisions[] = {
     {"bf16-true", "bf16"}, {"bf16-mixed", "amp-bf16"}, {"32-true", "fp32"}};
 
+/// Arguments of pretrain.py, and of no finetune.
+constexpr std::array kOfPretrain = {std::string_view("tokenizer_dir"),
+                                    std::string_view("model_name"),
+                                    std::string_view("train.max_tokens")};
+
 void write_job(ForeignImport& file) {
-  if (file.find("model_name") != nullptr || file.find("train.max_tokens") != nullptr) {
-    return file.refuse(file.written({"model_name", "train.max_tokens"}), "litgpt's pretrain",
+  if (std::ranges::any_of(kOfPretrain, [&](auto key) { return file.find(key) != nullptr; })) {
+    return file.refuse(file.written(kOfPretrain), "litgpt's pretrain",
                        "known are finetune_lora and finetune_full");
   }
   file.write("training.implementation.name", "litgpt", {kCheckpoint});
@@ -148,41 +156,38 @@ constexpr KeyRow kMapped[] = {
     maps("train.global_batch_size", "training.global_batch"),
     precision_row(),
 };
-constexpr std::string_view kDecidingKeys[] = {kCheckpoint,
-                                              kLength,
-                                              kQuantize,
-                                              kRank,
-                                              kDropout,
-                                              kClass,
-                                              kFused,
-                                              kDevices,
-                                              kNodes,
-                                              "lora_query",
-                                              "lora_key",
-                                              "lora_value",
-                                              "lora_projection",
-                                              "lora_mlp",
-                                              "lora_head",
-                                              "model_name",
-                                              "train.max_tokens"};
+constexpr std::string_view kDecidingKeys[] = {
+    kCheckpoint,  kLength,         kQuantize,         kRank,      kDropout,
+    kClass,       kFused,          kDevices,          kNodes,     "lora_query",
+    "lora_key",   "lora_value",    "lora_projection", "lora_mlp", "lora_head",
+    "model_name", "tokenizer_dir", "train.max_tokens"};
 constexpr auto kDeciding = all_derived(kDecidingKeys);
 constexpr KeyRow kRefusedKeys[] = {
     refused_key("train.max_norm", "null", "clipping in litgpt's finetune, which refuses it too,"),
+    refused_key("galore.use_galore", "false|null", "GaLore of litgpt"),
     refused_key("train.tie_embeddings", "false|null", "tied embeddings in litgpt's finetune"),
 };
 constexpr KeyRow kIdle[] = {
-    no_effect("lora_alpha", "a factor"),  no_effect("optimizer.*", kAboutSchedule),
-    no_effect("train.*", kAboutSchedule), no_effect("eval.*", kAboutEvaluation),
-    no_effect("data.*", kAboutData),      no_effect("data", kAboutData),
-    no_effect("log.*", kAboutLogging),    no_effect("logger_name", kAboutLogging),
-    no_effect("seed", kAboutSeeds),       no_effect("resume", kAboutCheckpoints),
-    no_effect("out_dir", kAboutPaths),    no_effect("access_token", kAboutRun),
+    no_effect("galore.*", "an optimizer that is not asked for"),
+    no_effect("lora_alpha", "a factor"),
+    no_effect("optimizer.*", kAboutSchedule),
+    no_effect("train.*", kAboutSchedule),
+    no_effect("eval.*", kAboutEvaluation),
+    no_effect("data.*", kAboutData),
+    no_effect("data", kAboutData),
+    no_effect("log.*", kAboutLogging),
+    no_effect("logger_name", kAboutLogging),
+    no_effect("seed", kAboutSeeds),
+    no_effect("resume", kAboutCheckpoints),
+    no_effect("out_dir", kAboutPaths),
+    no_effect("access_token", kAboutRun),
 };
 constexpr std::span<const KeyRow> kTables[] = {kMapped, kDeciding, kRefusedKeys, kIdle};
 constexpr std::string_view kByCheckpoint[] = {kCheckpoint, "train"};
 constexpr std::string_view kByModel[] = {"model_name", "train"};
+constexpr std::string_view kByTokenizer[] = {"tokenizer_dir", "train"};
 constexpr std::string_view kByBatch[] = {"train.micro_batch_size", "precision"};
-constexpr TellingKeys kTelling[] = {kByCheckpoint, kByModel, kByBatch};
+constexpr TellingKeys kTelling[] = {kByCheckpoint, kByModel, kByTokenizer, kByBatch};
 constexpr Derivation kDerivations[] = {write_job};
 constexpr Dialect kDialect = {.name = "litgpt",
                               .noun = "a litgpt config",
