@@ -9,6 +9,7 @@ installed is told by its name, and its cases are left out.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -548,14 +549,13 @@ def litgpt(case):
 
     program.fit = fit
     made = program.CycleIterator
+    batches = itertools.count()
 
     class Batches(made):
         def __next__(self):
-            if phases.step:
-                phases.end("zero_grad")
-            else:
-                phases.end("validation")
-            phases.step = min(phases.step + 1, STEPS)
+            if next(batches) % settings.get("accumulation", 1) == 0:
+                phases.end("zero_grad" if phases.step else "validation")
+                phases.step = min(phases.step + 1, STEPS)
             return super().__next__()
 
     program.CycleIterator = Batches
@@ -576,7 +576,8 @@ def litgpt(case):
                           max_steps=STEPS, max_seq_length=settings["seq"])
         with contextlib.suppress(Finished), contextlib.redirect_stdout(sys.stderr):
             program.setup(checkpoint, pathlib.Path(folder) / "out", data=object(), train=train,
-                          eval=EvalArgs(interval=1000, max_new_tokens=1, max_iters=2), devices=settings["gpus"], **settings["args"])
+                          eval=EvalArgs(interval=1000, max_new_tokens=1, max_iters=2), devices=settings["gpus"],
+                          **settings["args"])
     return phases.measured()
 
 
