@@ -13,6 +13,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/cost_split.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "reader/adapters/adapter.hpp"
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/megatron.hpp"
@@ -109,20 +110,23 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
-/// Reads `zero: 3` as FSDP2 where the framework shards by nothing else, and several data ranks as
-/// FSDP2's where it has no replicas: what follows of the job asks how it is sharded.
+/// Reads `zero: 3` as FSDP where the framework shards by nothing else, and several data ranks as
+/// FSDP's where it has no replicas: what follows of the job asks how it is sharded.
 void shard_as_framework(const Value& training, Job& job) {
   Parallelism& parallelism = job.parallelism;
   if (parallelism.fsdp) return;
   Diagnostics told_later;  // read_training says what is wrong with the implementation
   const FrameworkRow& framework = row_of(
       read_implementation(training.find("implementation"), &job.model, told_later).framework);
-  if (!framework.fsdp2 || framework.fsdp1 || framework.sharer != Sharer::none) return;
+  const bool leaves_choice = framework.fsdp1 && !framework.fsdp1_without_adapter;
+  if (!framework.fsdp2 || leaves_choice || framework.sharer != Sharer::none) return;
   const bool all =
       shards_all_ranks(framework) && parallelism.data > 1 && parallelism.zero == ZeroStage::none;
   if (!all && parallelism.zero != ZeroStage::optimizer_gradients_weights) return;
   parallelism.zero = ZeroStage::optimizer_gradients_weights;
-  parallelism.fsdp = FullySharded{.reshard = framework.reshard};
+  const bool flat = framework.fsdp1_without_adapter && training.find("adapter") == nullptr;
+  const Sharing own = flat ? Sharing::by_flat_units() : Sharing::by_rows(framework.reshard, 1);
+  parallelism.fsdp = own.fsdp;
 }
 
 /// Sets the framework's defaults for layout keys that the spec leaves out.

@@ -2,7 +2,7 @@
 
 usage: remake.py MEMEST PYTHON [ID...]
 
-PYTHON has PyTorch, transformers, accelerate and peft of the records' releases; megatron-core, torchtitan and torchtune are installed
+PYTHON has PyTorch, transformers, accelerate and peft of the records' releases; megatron-core, torchtitan, torchtune and litgpt are installed
 beside them, and their cases are left out, with a sentence, where that fails. Without IDs every case is made, which takes a quarter of an hour. Exit
 code 1: a record differs; its first differences are printed.
 """
@@ -25,8 +25,9 @@ TOLD = ("outcome", "parameters", "trainable_parameters", "buffer_bytes", "alloca
 FRAMEWORKS_LEAVE_OUT = ("outcome", "parameters", "trainable_parameters", "buffer_bytes", "saved_bytes")
 # Frameworks that PyTorch's tests do not need. Their requirements would bring another PyTorch, with NVIDIA's libraries.
 FRAMEWORKS = ["megatron-core==0.16.1", "torchtitan==0.2.2", "torchdata==0.11.0", "triton==3.6.0", "torchtune==0.6.1", "torchao==0.13.0",
-              "torchvision==0.26.0", "kagglehub", "blobfile"]
-THEIR_PACKAGES = ["datasets", "einops", "omegaconf", "pillow", "sentencepiece", "tensorboard", "tiktoken", "tyro"]
+              "torchvision==0.26.0", "kagglehub", "blobfile", "litgpt==0.5.13", "lightning==2.6.6", "lightning-utilities",
+              "torchmetrics", "bitsandbytes==0.50.2"]
+THEIR_PACKAGES = ["datasets", "einops", "jsonargparse[signatures]", "omegaconf", "pillow", "sentencepiece", "tensorboard", "tiktoken", "tyro"]
 
 
 def recorded():
@@ -75,7 +76,7 @@ def install_frameworks(python):
     for command in ([*pip, "--no-deps", *FRAMEWORKS], [*pip, *THEIR_PACKAGES]):
         ran = subprocess.run(command, capture_output=True, text=True)
         if ran.returncode != 0:
-            print(f"Megatron-core, torchtitan and torchtune cannot be installed: {ran.stderr.strip().splitlines()[-1:]}", flush=True)
+            print(f"Megatron-core, torchtitan, torchtune and litgpt cannot be installed: {ran.stderr.strip().splitlines()[-1:]}", flush=True)
             return
     done.touch()
 
