@@ -162,6 +162,7 @@ constexpr FrameworkRow kLitgpt = {
     .fsdp1 = true,
     .fsdp2 = true,
     .fsdp1_without_adapter = true,
+    .sharded_precision = "bf16",
     .recomputes_over_ranks = true,
     .embeddings_want_gradient = false,
     .adapters_in_type = true,

@@ -16,20 +16,7 @@ namespace memest {
 namespace {
 
 LoweringPolicy litgpt(std::int64_t micro_batch, std::int64_t seq_len) {
-  LoweringPolicy policy = policy_for(Framework::litgpt, AttentionKernel::sdpa_cudnn);
-  policy.implementation.loss = LossKernel::chunked;
-  policy.micro_batch = micro_batch;
-  policy.seq_len = seq_len;
-  policy.capability = kHopper;
-  policy.multiprocessors = 132;
-  return policy;
-}
-
-ModelSpec llama_of(std::int64_t kv_heads) {
-  ModelSpec model = llama();
-  auto& decoder = std::get<DecoderSpec>(model.architecture);
-  std::get<SoftmaxAttention>(decoder.attention).kv_heads = kv_heads;
-  return model;
+  return chunked_policy(Framework::litgpt, micro_batch, seq_len);
 }
 
 /// As the page writes it: two norms, attention's inputs and its output twice, its log-sum-exp, and

@@ -113,4 +113,21 @@ Block layer(const Graph& graph) {
   return *found;
 }
 
+LoweringPolicy chunked_policy(Framework framework, std::int64_t micro_batch, std::int64_t seq_len) {
+  LoweringPolicy policy = policy_for(framework, AttentionKernel::sdpa_cudnn);
+  policy.implementation.loss = LossKernel::chunked;
+  policy.micro_batch = micro_batch;
+  policy.seq_len = seq_len;
+  policy.capability = kHopper;
+  policy.multiprocessors = 132;
+  return policy;
+}
+
+ModelSpec llama_of(std::int64_t kv_heads) {
+  ModelSpec model = llama();
+  auto& decoder = std::get<DecoderSpec>(model.architecture);
+  std::get<SoftmaxAttention>(decoder.attention).kv_heads = kv_heads;
+  return model;
+}
+
 }  // namespace memest

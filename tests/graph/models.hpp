@@ -20,6 +20,10 @@ ModelSpec nanogpt();
 
 /// bf16 at 1 × 2048 tokens on a GPU of capability 9.0.
 LoweringPolicy policy_for(Framework framework, AttentionKernel attention);
+/// That of an H100 whose loss is taken by chunks.
+LoweringPolicy chunked_policy(Framework framework, std::int64_t micro_batch, std::int64_t seq_len);
+/// llama() with so many heads of keys and values.
+ModelSpec llama_of(std::int64_t kv_heads);
 
 /// The graph; the test fails where there is none.
 Graph lowered(const ModelSpec& model, const LoweringPolicy& policy);

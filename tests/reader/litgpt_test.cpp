@@ -59,8 +59,8 @@ TEST_CASE("what litgpt does not run is refused by name") {
   CHECK(refused(", adapter: {ia3: {targets: [k_proj, v_proj, w2], feedforward: [w2]}}")
             .starts_with("of litgpt's adapters LoRA is available: set 'adapter' to lora\n"));
   CHECK(refused(", adapter: {lora: {rank: 8, targets: [fc_1, mlp.proj]}}") ==
-        "litgpt's lora_mlp adapts all layers of a feed-forward: name fc_1, fc_2 and mlp.proj, or "
-        "none of them\n");
+        "litgpt's lora_mlp adapts all layers of a feed-forward: name each of its layers, "
+        "or none\n");
   CHECK(refused(", adapter: {qlora: {rank: 8, targets: [query]}}") ==
         "litgpt steps adapters of quantised weights with bitsandbytes' PagedAdamW: set "
         "'optimizer' to paged-adamw\n");

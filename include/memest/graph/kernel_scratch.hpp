@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "memest/spec/gpu/gpu.hpp"
 #include "memest/spec/gpu/gpu_target.hpp"
 
 namespace memest {
@@ -29,6 +30,8 @@ struct LaunchDevice {
 /// Nothing where PyTorch 2.11 has no kernels for the capability.
 std::optional<LaunchDevice> launch_device(ComputeCapability capability,
                                           std::int64_t multiprocessors);
+/// Nothing, too, where the number of multiprocessors is not known.
+std::optional<LaunchDevice> launch_device(const GpuSpec& gpu);
 
 /// One request to the allocator, or the return of one.
 struct ScratchStep {

@@ -42,8 +42,8 @@ struct LoweringPolicy {
   bool autocast = false;  ///< compute differs from weights by torch.autocast
   /// A block's arguments are cast to `weights` (fully_shard's cast_forward_inputs).
   bool casts_arguments = false;
-  /// What buffers have beside FSDP: FSDP1 casts them (MixedPrecision.buffer_dtype), FSDP2 leaves
-  /// them as reset_parameters() makes them.
+  /// The type of buffers beside FSDP, where it decides it: FSDP1 casts them
+  /// (MixedPrecision.buffer_dtype), FSDP2 leaves them as reset_parameters() makes them.
   std::optional<DType> sharded_buffers = {};
   bool dropout = true;
   std::optional<Float8Linears> float8 = {};

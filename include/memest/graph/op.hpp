@@ -188,9 +188,8 @@ struct Op {
   /// with their last use, locals with their function's end.
   std::vector<TensorId> releases;
   bool ends_autocast = false;  ///< the context is left behind it: its copies of weights go
-  bool ends_model = false;  ///< the program has what the model answers: its loss begins behind
-  /// Tensors that attributes of its node name (a ctx's of Python): as long as the graph, whatever
-  /// its backward and hooks of saved tensors let go.
+  bool ends_model = false;     ///< the program has what the model answers: its loss begins behind
+  /// Tensors that attributes of its node (Python's ctx) name: as long as the graph.
   std::vector<TensorId> named_by_node;
   /// Tensors that attributes of a module name from here on, each in place of its last forward's.
   std::vector<TensorId> attributes;

@@ -38,10 +38,10 @@ struct Tensor {
   std::vector<Expr> shape;  ///< elements of each dimension
   DType dtype = DType::fp32;
   Role role = Role::activation;
-  TensorId storage = 0;   ///< itself, or the tensor whose storage this one views
-  bool frozen = false;    ///< a parameter that is not trained
+  TensorId storage = 0;    ///< itself, or the tensor whose storage this one views
+  bool frozen = false;     ///< a parameter that is not trained
   bool unstepped = false;  ///< its gradient is no optimizer's: summed over the steps, it stays
-  std::int64_t bits = 0;  ///< of an element of a parameter kept in codes; 0: as `dtype` has it
+  std::int64_t bits = 0;   ///< of an element of a parameter kept in codes; 0: as `dtype` has it
   /// Made once for the whole model outside the block, known by its name (cos and sin tables, token
   /// ids, a tied weight): the block that first keeps it counts it.
   bool shared = false;

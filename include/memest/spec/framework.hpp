@@ -124,7 +124,8 @@ struct FrameworkRow {
   Sharer sharer = Sharer::none;
   bool fsdp1 = false;
   bool fsdp2 = false;
-  bool fsdp1_without_adapter = false;  ///< and FSDP2 with one alone
+  bool fsdp1_without_adapter = false;       ///< and FSDP2 with one alone
+  std::string_view sharded_precision = {};  ///< the one over ranks; empty: any
   FsdpUnits units = {};
   Reshard reshard = Reshard::always;        ///< fully_shard's, where nothing is said
   std::optional<ShardInit> only_init = {};  ///< where its model is made before it is sharded
@@ -182,7 +183,8 @@ struct LoopRow {
   std::optional<Framework> trains = {};  ///< whose models alone; none: any
   std::string_view model_type = {};      ///< as a framework's, of the program's own class
   bool accelerate = false;               ///< accelerate prepares model and optimizer
-  /// What keeps gradients whole until a step's last micro-step, and its release; empty: nothing.
+  /// The context that keeps gradients whole until a step's last micro-step, with its package;
+  /// empty: none.
   std::string_view no_sync = {};
   bool fused_adamw = false;          ///< where the spec says nothing else
   bool own_adafactor = false;        ///< transformers' class, a loop over parameters

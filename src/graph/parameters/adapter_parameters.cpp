@@ -39,8 +39,8 @@ AdaptedParts adapted_parts(const Adaptation& how, std::string_view module) {
 }
 
 bool is_target(const Adaptation& how, const ParameterTensor& tensor) {
-  const bool of_parts = tensor.role == ParameterRole::matmul &&
-                        adapted_parts(how, module_of(tensor.name)).count > 0;
+  const bool of_parts =
+      tensor.role == ParameterRole::matmul && adapted_parts(how, module_of(tensor.name)).count > 0;
   return of_parts || is_target(how.adapter, tensor);
 }
 

@@ -24,7 +24,7 @@ struct JointTargets {
 
 struct Adaptation {
   const Adapter& adapter;
-  bool stored_in_out = false;                ///< matrices are [in, out]
+  bool stored_in_out = false;  ///< matrices are [in, out]
   std::optional<JointTargets> joint = {};
 };
 

@@ -58,6 +58,12 @@ std::optional<LaunchDevice> launch_device(ComputeCapability capability,
   return device;
 }
 
+std::optional<LaunchDevice> launch_device(const GpuSpec& gpu) {
+  const std::optional<ComputeCapability> capability = gpu.compute_capability();
+  if (!gpu.multiprocessors || !capability) return std::nullopt;
+  return launch_device(*capability, gpu.multiprocessors->value);
+}
+
 ScratchSteps norm_backward_scratch(const NormBackward& norm, const LaunchDevice& device) {
   const std::int64_t partials = partial_rows(norm, device);
   if (partials == 0) return {};

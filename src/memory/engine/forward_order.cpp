@@ -174,8 +174,7 @@ std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t in
     of_experts = of_experts || std::ranges::count(block.ops[op].inputs, tensor) > 0;
   }
   parameters_.push_back({instance, tensor, compiled.elements[tensor], rows, made.dtype, 0,
-                         made.gradient_is_relaid, of_experts,
-                         made.unstepped});
+                         made.gradient_is_relaid, of_experts, made.unstepped});
   return static_cast<std::uint32_t>(parameters_.size() - 1);
 }
 

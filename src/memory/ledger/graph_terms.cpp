@@ -320,7 +320,7 @@ std::vector<LedgerTerm> process_terms(const Graph& graph) {
   if (!unstepped.is_zero()) {
     terms.push_back({"gradients that no optimizer takes", TermGroup::gradients, unstepped,
                      "litgpt 0.5.13, finetune/lora.py: StableEmbedding wants gradients behind "
-                     "mark_only_lora_as_trainable(), and zero_grad() knows them not",
+                     "mark_only_lora_as_trainable(), and zero_grad() does not know them",
                      ""});
   }
   if (!largest.is_zero()) {

@@ -65,7 +65,7 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
   // in one type, and on the device, they are copied straight from where they are.
   makes_sent_ = recipe.compute != recipe.weights || job.parallelism.offload.parameters;
   sums_ = job.parallelism.pipeline > 1;
-  holds_ = !flat_ && reduces_last(job);
+  holds_ = reduces_last(job);
   makes_sums_ = job.training->gradient_accumulation == 2;
   if (sums_) {
     find_table();

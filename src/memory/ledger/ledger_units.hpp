@@ -77,8 +77,10 @@ class LedgerUnits {
   /// Whether whole gradients are summed up, in the reduced type, until a step's last backward has
   /// run: under a pipeline, where all weights stay gathered.
   [[nodiscard]] bool sum() const { return sums_; }
-  /// Bytes of sums of so many elements.
-  [[nodiscard]] Expr sums(const Expr& elements) const { return reduced_ * elements; }
+  /// Bytes of sums of so many elements; FSDP1 adds up in the type of the gather.
+  [[nodiscard]] Expr sums(const Expr& elements) const {
+    return (flat_ ? gathered_ : reduced_) * elements;
+  }
   /// Bytes of the sums of a block's gradients: the whole for a table over tensor-parallel ranks.
   [[nodiscard]] Expr sums_of(std::size_t block) const;
   /// The sums of all gradients of the rank.

@@ -32,7 +32,7 @@ const BufferTensor& LitgptConstruction::row_of_buffer(std::size_t buffer) const 
 
 HeldStorage LitgptConstruction::make(std::int64_t elements, DType dtype) {
   return recorder_.make(checked_multiply(elements, size_of(dtype)),
-                        loop_label(Holding::temporaries, LoopTensor::shapes));
+                        loop_label(Holding::temporaries, LoopTensor::rotations));
 }
 
 void LitgptConstruction::write() {

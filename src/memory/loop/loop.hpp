@@ -6,16 +6,16 @@
 
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
-#include "memory/models/teacher_model.hpp"
-#include "memory/optimizer/gradient_scaler.hpp"
-#include "memory/optimizer/optimizer_run.hpp"
 #include "memory/litgpt/validation.hpp"
 #include "memory/loop/context_shares.hpp"
 #include "memory/loop/running_mean.hpp"
-#include "memory/programs/pipeline_stages.hpp"
 #include "memory/loop/stand_ins.hpp"
-#include "memory/timeline/recorder.hpp"
 #include "memory/loop/weighed_loss.hpp"
+#include "memory/models/teacher_model.hpp"
+#include "memory/optimizer/gradient_scaler.hpp"
+#include "memory/optimizer/optimizer_run.hpp"
+#include "memory/programs/pipeline_stages.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 

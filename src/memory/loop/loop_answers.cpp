@@ -1,4 +1,4 @@
-// What the model answers in a micro-step, the loss of it, and how long both have names.
+// The model's answer of a micro-step, its loss, and how long both have names.
 #include <utility>
 
 #include "memest/spec/framework.hpp"
@@ -116,7 +116,7 @@ void TrainingLoop::name_answers() {
   engine_.end_autocast();
 }
 
-/// What the model has answered takes the name of what it answered last.
+/// The model's answer takes the name of its last one.
 void TrainingLoop::take_answer() {
   HeldVector answer;
   for (const Answered& one : engine_.take_answered()) {

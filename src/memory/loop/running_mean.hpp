@@ -1,5 +1,6 @@
-// What litgpt's fit() keeps on the device for its reports: counts of tokens, and the mean of the
-// losses of a step's micro-steps (torchmetrics/wrappers/running.py and aggregation.py, RunningMean).
+// Reports of litgpt's fit() that stay on the device: counts of tokens, and the mean of the
+// losses of a step's micro-steps (torchmetrics/wrappers/running.py and aggregation.py,
+// RunningMean).
 #pragma once
 
 #include <cstdint>

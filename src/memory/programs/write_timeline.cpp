@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "memest/graph/kernel_scratch.hpp"
 #include "memest/memory/flattening.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/framework.hpp"
@@ -15,6 +16,8 @@
 #include "memory/deepspeed/partitioned_model.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
+#include "memory/litgpt/construction.hpp"
+#include "memory/loop/loop.hpp"
 #include "memory/megatron/megatron_program.hpp"
 #include "memory/models/teacher_model.hpp"
 #include "memory/models/whole_unit.hpp"
@@ -24,11 +27,9 @@
 #include "memory/programs/deepspeed_states.hpp"
 #include "memory/programs/event_bound.hpp"
 #include "memory/programs/inference_loop.hpp"
-#include "memory/loop/loop.hpp"
 #include "memory/programs/pipeline_stages.hpp"
-#include "memory/sharding/flat_units.hpp"
+#include "memory/programs/wrapper.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
-#include "memory/sharding/gradient_buckets.hpp"
 #include "memory/sharding/model_placement.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/sharding/parameter_places.hpp"
@@ -38,8 +39,6 @@
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/overheads.hpp"
 #include "memory/timeline/recorder.hpp"
-#include "memory/litgpt/construction.hpp"
-#include "memory/optimizer/steps_in_backward.hpp"
 
 namespace memest {
 namespace {
@@ -76,8 +75,8 @@ EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapp
   // takes its own.
   const bool staged = job.parallelism.pipeline > 1 && !runs_megatron(job);
   settings.loss_with_backward = habits_of(job).loss_outside || staged;
-  settings.loss_outside = settings.loss_with_backward || habits_of(job).names_answer ||
-                          teacher_of(job) != nullptr;
+  settings.loss_outside =
+      settings.loss_with_backward || habits_of(job).names_answer || teacher_of(job) != nullptr;
   settings.hooks = wrapper;
   // FSDP1 makes a unit's views in its unshard stream (_unshard), and autograd runs the backward of
   // a node, here of the split, in the stream of its forward.
@@ -87,53 +86,6 @@ EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapp
   if (recipe.gradients != recipe.trained.value_or(recipe.weights))
     settings.gradient_bytes = size_of(recipe.gradients);
   return settings;
-}
-
-/// Nothing where the number of multiprocessors or the kernels for them are not known.
-std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
-  const std::optional<ComputeCapability> capability = gpu.compute_capability();
-  if (!gpu.multiprocessors || !capability) return std::nullopt;
-  return launch_device(*capability, gpu.multiprocessors->value);
-}
-
-struct Wrapped {
-  const Job& job;
-  const Graph& graph;
-  const Inventory& inventory;
-  const ForwardOrder& order;
-  std::int64_t data_rank = 0;
-};
-/// The wrapper around the model; null where there is none.
-struct Wrapper {
-  std::unique_ptr<BlockHooks> hooks;
-  ShardedUnits* units = nullptr;  ///< where these are the hooks
-};
-/// Returns the wrapper, with what its constructor makes.
-Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& recorder) {
-  const auto& [job, graph, inventory, order, data_rank] = wrapped;
-  if (shards_by<FlatShards>(job)) {
-    auto units =
-        std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order, data_rank}, recorder);
-    units->construct(placement);
-    return {std::move(units)};
-  }
-  if (shards_by<RowShards>(job)) {
-    const ShardedUnits::Model model{job, graph, inventory, order, device_of(job.hardware.gpu)};
-    auto units = std::make_unique<ShardedUnits>(model, recorder);
-    units->hold_until_first_forward(placement.spare());
-    ShardedUnits* const own = units.get();
-    return {std::move(units), own};
-  }
-  if (job.training && job.training->steps_in_backward) {
-    return {std::make_unique<StepsInBackward>(
-        StepsInBackward::Parts{job, parameter_places(graph, order, recorder.timeline()),
-                               device_of(job.hardware.gpu), recorder},
-        parameters_in_order(inventory, recorder.timeline()))};
-  }
-  if (!shards_by<ReplicasOfDdp>(job)) return {};
-  auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
-  if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
-  return {std::move(buckets)};
 }
 
 /// The timeline that is written, and what writes it.
@@ -187,7 +139,7 @@ std::optional<std::size_t> tied_twice(const Job& job, const Inventory& inventory
 void set_up(ModelPlacement& placement, const Job& job, const Inventory& inventory,
             const ModelTensors& tensors) {
   if (job.model.quantized) {
-    placement.quantize(*job.model.quantized, device_of(job.hardware.gpu));
+    placement.quantize(*job.model.quantized, launch_device(job.hardware.gpu));
   }
   if (const auto tied = tied_twice(job, inventory, tensors)) placement.give_spare_of(*tied);
   if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
@@ -214,7 +166,7 @@ std::unique_ptr<TeacherModel> teacher_model(const Wrapped& wrapped, EngineSettin
                                             const ModelRecord& record) {
   if (teacher_of(wrapped.job) == nullptr) return nullptr;
   return std::make_unique<TeacherModel>(TeacherModel::Parts{
-      wrapped.graph, settings, device_of(wrapped.job.hardware.gpu),
+      wrapped.graph, settings, launch_device(wrapped.job.hardware.gpu),
       wrapper_of_teacher(wrapped, settings, record), record.timeline, record.recorder});
 }
 
@@ -241,7 +193,7 @@ void flatten(ZeroBuckets& buckets, bool on_host, Recorder& recorder) {
 /// third: all are followed.
 Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_rank) {
   Timeline timeline;
-  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
+  const std::optional<LaunchDevice> device = launch_device(job.hardware.gpu);
   const ForwardOrder order(graph, device);
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline, EqualMicroSteps::followed);
@@ -272,7 +224,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
 /// DeepSpeed's ZeRO 3, of which all micro-steps are followed likewise.
 Timeline write_partitioned(const Graph& graph, const Job& job, std::int64_t data_rank) {
   Timeline timeline;
-  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
+  const std::optional<LaunchDevice> device = launch_device(job.hardware.gpu);
   const ForwardOrder order(graph, device);
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline, EqualMicroSteps::followed);
@@ -324,11 +276,11 @@ std::optional<Unavailable> refusal(const Job& job, const Inventory& parameters) 
 std::optional<Timeline> own_program(const Graph& graph, const Job& job, JobRank rank) {
   if (runs_megatron(job) || is_megatron_deepspeed(job)) {
     const MegatronRank megatron{graph, job, rank, settings_of(graph, job, nullptr),
-                                device_of(job.hardware.gpu)};
+                                launch_device(job.hardware.gpu)};
     return runs_megatron(job) ? write_megatron(megatron) : write_megatron_deepspeed(megatron);
   }
   if (shards_by<GradientAccumulator>(job)) {
-    return write_nanotron(graph, job, rank, device_of(job.hardware.gpu));
+    return write_nanotron(graph, job, rank, launch_device(job.hardware.gpu));
   }
   if (shards_by<DeepSpeedZero>(job)) {
     return zero_of(job).shards_weights() ? write_partitioned(graph, job, rank.data)
@@ -353,7 +305,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   Timeline timeline;
   timeline.events.reserve(static_cast<std::size_t>(std::get<std::int64_t>(most)));
   timeline.storages.reserve(timeline.events.capacity() / 2);
-  const ForwardOrder order(graph, device_of(job.hardware.gpu));
+  const ForwardOrder order(graph, launch_device(job.hardware.gpu));
   const Inventory inventory = own_inventory(graph, job);
   const ModelTensors tensors = name_model(graph, order, inventory, timeline);
   Recorder recorder(timeline, equal);
@@ -378,7 +330,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   settings.buffers = buffers;
   if (job.inference) {
     run_prompts(*job.inference,
-                {graph, order, settings, device_of(job.hardware.gpu), timeline, recorder});
+                {graph, order, settings, launch_device(job.hardware.gpu), timeline, recorder});
     recorder.finish();
     return timeline;
   }
@@ -387,7 +339,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
   if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};
   OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
-                         device_of(job.hardware.gpu), recorder);
+                         launch_device(job.hardware.gpu), recorder);
   if (habits.empties_cache && !timeline.emptied_before) recorder.empty_cache();
   optimizer.construct();
   TrainingLoop loop({job, order, engine, optimizer, recorder, teacher.get()});

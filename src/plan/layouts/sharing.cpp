@@ -18,8 +18,10 @@ FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
   row.fsdp2 = row.fsdp2 && !row.fsdp1_without_adapter;
+  const bool in_another =
+      !row.sharded_precision.empty() && job.training->recipe.name != row.sharded_precision;
   if (job.model.adapter || row_of(implementation.loop).takes_tiles ||
-      job.training->averages_weights) {
+      job.training->averages_weights || in_another) {
     row.sharer = Sharer::none;
     row.fsdp2 = row.fsdp1_without_adapter = false;
   }

@@ -50,6 +50,14 @@ constexpr std::array kLitgptRules = {
     Rule{"training", "implementation",
          [](const Job& job) { return job.training->implementation.loss != LossKernel::chunked; },
          "litgpt's loss is chunked_cross_entropy", "set 'loss' to chunked"},
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           return job.training->implementation.attention == AttentionKernel::eager;
+         },
+         "litgpt's attention is scaled_dot_product_attention", "leave 'attention' out"},
+    Rule{"training", "implementation",
+         [](const Job& job) { return job.training->implementation.loop != LoopKind::litgpt; },
+         "litgpt's model is followed under its own finetune alone", "leave 'loop' out"},
     Rule{"training", "loss",
          [](const Job& job) { return job.training->loss == TrainingLoss::sum_of_logits; },
          "litgpt's finetune takes a cross-entropy", "leave 'loss' out"},
@@ -87,7 +95,7 @@ constexpr std::array kLitgptRules = {
          "set 'optimizer' to paged-adamw"},
     Rule{"training", "adapter", adapts_part_of_mlp,
          "litgpt's lora_mlp adapts all layers of a feed-forward",
-         "name fc_1, fc_2 and mlp.proj, or none of them"},
+         "name each of its layers, or none"},
     Rule{"training", "implementation",
          [](const Job& job) { return job.model.low_rank || job.model.shared_layers; },
          "litgpt has no factorised or shared layers", "leave 'compression' out"},
@@ -121,7 +129,8 @@ constexpr std::array kLitgptRules = {
          "litgpt refuses quantised weights on several GPUs", "leave 'parallelism' out"},
     Rule{"training", "precision",
          [](const Job& job) {
-           return job.parallelism.ranks() > 1 && job.training->recipe.name != "bf16";
+           const auto& precision = row_of(job.training->implementation.framework).sharded_precision;
+           return job.parallelism.ranks() > 1 && job.training->recipe.name != precision;
          },
          "litgpt on several GPUs in another precision than bf16-true is not available yet",
          "set 'precision' to bf16"},

@@ -8,9 +8,9 @@ namespace {
 
 // The reader knows each framework's own defaults and refuses a part that the framework does not
 // have.
-constexpr Word kFrameworks[] = {{"transformers"}, {"nanogpt"},   {"textbook"}, {"plain"},
-                                {"torchtitan"},   {"torchtune"}, {"litgpt"},   {"megatron"},
-                                {"nanotron"}};
+constexpr Word kFrameworks[] = {{"transformers"}, {"nanogpt"},    {"textbook"},
+                                {"plain"},        {"torchtitan"}, {"torchtune"},
+                                {"litgpt"},       {"megatron"},   {"nanotron"}};
 // torch.nn.attention.SDPBackend names the kernels behind sdpa: FLASH_ATTENTION,
 // EFFICIENT_ATTENTION, MATH and CUDNN_ATTENTION.
 constexpr Word kAttentions[] = {{"default"},

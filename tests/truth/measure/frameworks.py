@@ -578,7 +578,8 @@ def litgpt(case):
             program.setup(checkpoint, pathlib.Path(folder) / "out", data=object(), train=train,
                           eval=EvalArgs(interval=1000, max_new_tokens=1, max_iters=2), devices=settings["gpus"],
                           **settings["args"])
-    return phases.measured()
+    # torch.cuda.max_memory_allocated(), as fit() prints it: of the validation and the first steps, too.
+    return {**phases.measured(), "allocated_peak_bytes": max(phases.peaks.values())}
 
 
 # --- One case after the other -------------------------------------------------------------------------------------------

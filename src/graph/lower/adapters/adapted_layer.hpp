@@ -32,7 +32,7 @@ struct LayerHabits {
   bool converts = true;       ///< the input to the adapter's type
   bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
   bool names_parts =
-      false;  ///< what layer and adapter answer have names until the function returns
+      false;                ///< what layer and adapter answer have names until the function returns
   bool names_rank = false;  ///< the product with lora_A has one until it is scaled
   /// x @ lora_A.transpose(0, 1): the call holds x, and autocast keeps no copy of a view.
   bool by_hand = false;

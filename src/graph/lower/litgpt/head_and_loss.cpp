@@ -18,16 +18,16 @@ namespace {
 constexpr std::int64_t kChunk = 128;
 
 /// Lengths of the parts of `whole`, which is `count` long.
-std::vector<Expr> parts_of(const Expr& whole, std::int64_t count) {
+std::vector<Expr> lengths_of_chunks(const Expr& whole, std::int64_t count) {
   std::vector<Expr> lengths(static_cast<std::size_t>((count + kChunk - 1) / kChunk), Expr(kChunk));
   const auto before = static_cast<std::int64_t>(lengths.size()) - 1;
   lengths.back() = whole - Expr(before * kChunk);
   return lengths;
 }
 
-class HeadAndLoss {
+class ChunkedHead {
  public:
-  HeadAndLoss(BlockBuilder& block, const DecoderContext& context)
+  ChunkedHead(BlockBuilder& block, const DecoderContext& context)
       : block_(block),
         context_(context),
         dims_(context.dims),
@@ -66,7 +66,7 @@ class HeadAndLoss {
 
   std::vector<TensorId> products_of_chunks(TensorId hidden) {
     std::vector<SplitPart> parts;
-    for (const Expr& length : parts_of(dims_.s, context_.policy.seq_len)) {
+    for (const Expr& length : lengths_of_chunks(dims_.s, context_.policy.seq_len)) {
       parts.push_back({{"final_norm", "chunk"}, {dims_.b, length, dims_.h}});
     }
     std::vector<TensorId> logits;
@@ -133,7 +133,7 @@ class HeadAndLoss {
     const std::int64_t count = context_.policy.micro_batch * (context_.policy.seq_len - 1);
     std::vector<SplitPart> parts;
     std::vector<TensorId> targets;
-    for (const Expr& length : parts_of(dims_.b * tokens, count)) {
+    for (const Expr& length : lengths_of_chunks(dims_.b * tokens, count)) {
       parts.push_back({{"logits", "chunk"}, {length, dims_.v}});
       targets.push_back(block_.alias({"labels", "chunk"}, flat_labels, {length}));
     }
@@ -189,7 +189,7 @@ Block litgpt_head_and_loss(const DecoderContext& context, bool input_wants_gradi
   BlockBuilder block("loss", context.precision());
   const TensorId x =
       block.block_input({dims.b, dims.s, dims.h}, context.policy.weights, input_wants_gradient);
-  const TensorId loss = HeadAndLoss(block, context).write(x);
+  const TensorId loss = ChunkedHead(block, context).write(x);
   return std::move(block).take(loss);
 }
 

@@ -9,8 +9,8 @@ TensorId litgpt_token_rows(BlockBuilder& block, const DecoderContext& context, T
   const Shape shape = {dims.v, dims.h};
   const Place place{"embedding", "weight"};
   const bool stable = context.quantized != nullptr;
-  LookUp part{tokens, stable ? block.unstepped_parameter(place, shape)
-                             : block.parameter(place, shape)};
+  LookUp part{tokens,
+              stable ? block.unstepped_parameter(place, shape) : block.parameter(place, shape)};
   part.count = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
   part.table_rows = context.decoder.vocab_size;
   const TensorId rows = look_up(block, "embedding", part);

@@ -1,3 +1,5 @@
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "graph/lower/float8/float8_parallel.hpp"
@@ -6,6 +8,52 @@
 #include "graph/lower/ops/operations.hpp"
 
 namespace memest {
+namespace {
+
+/// The first projections of a feed-forward.
+struct UpProjections {
+  const DenseFeedForward& part;
+  const Shape& rows;  ///< of the input, but for its width
+  const Expr& size;
+  /// The input's product by the projection of a name, which answers so many columns.
+  std::function<TensorId(std::string_view, const Expr&)> to;
+};
+
+/// act(gate) · up; its locals end with `frame`.
+TensorId gated_product(BlockBuilder& block, const DecoderContext& context, Frame& frame,
+                       const UpProjections& up) {
+  const auto act = [&](TensorId gate) {
+    return activation(block, {"activation", up.part.activation, context.program.activation}, gate);
+  };
+  if (up.part.fused_gate_up) {
+    // Phi3MLP, GlmMLP: gate, up = gate_up_proj(x).chunk(2, dim=-1); up · act(gate). Chunks are
+    // views, whose gradients come back as one tensor.
+    const TensorId both = frame.local(up.to("gate_up_proj", Expr(2) * up.size));
+    Shape half = up.rows;
+    half.push_back(up.size);
+    const std::vector<TensorId> parts =
+        split(block, "gate_up_proj", both,
+              {{{"gate_up_proj", "gate"}, half}, {{"gate_up_proj", "up"}, half}});
+    const TensorId gated = act(parts[0]);
+    return multiply(block, {"gate_times_up"}, parts[1], gated);
+  }
+  if (context.liger().gated) {
+    const TensorId gate = up.to("gate_proj", up.size);
+    return liger_gate(block, gate, up.to("up_proj", up.size));
+  }
+  if (context.habits.activates_last) {
+    // litgpt's LLaMAMLP: x = silu(x_fc_1) * x_fc_2.
+    const TensorId gate = frame.local(up.to("gate_proj", up.size));
+    const TensorId factor = frame.local(up.to("up_proj", up.size));
+    return multiply(block, {"gate_times_up"}, act(gate), factor);
+  }
+  // LlamaMLP: act_fn(gate_proj(x)) * up_proj(x): the gate runs first, its activation lies beside
+  // up's product.
+  const TensorId gated = act(up.to("gate_proj", up.size));
+  return multiply(block, {"gate_times_up"}, gated, up.to("up_proj", up.size));
+}
+
+}  // namespace
 
 TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
                       const DenseFeedForward& part, const Branch& branch) {
@@ -23,36 +71,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   if (context.program.feed_forward_module && !context.habits.feeds_inline) {
     hold_with_scale(block, frame, x);
   }
-  TensorId hidden = 0;
-  if (!part.gated) {
-    hidden = activation(block, function, up_to("up_proj", size));
-  } else {
-    if (part.fused_gate_up) {
-      // Phi3MLP, GlmMLP: gate, up = gate_up_proj(x).chunk(2, dim=-1); up · act(gate). Chunks are
-      // views, whose gradients come back as one tensor.
-      const TensorId both = frame.local(up_to("gate_up_proj", Expr(2) * size));
-      Shape half = rows;
-      half.push_back(size);
-      const std::vector<TensorId> parts =
-          split(block, "gate_up_proj", both,
-                {{{"gate_up_proj", "gate"}, half}, {{"gate_up_proj", "up"}, half}});
-      const TensorId gated = activation(block, function, parts[0]);
-      hidden = multiply(block, {"gate_times_up"}, parts[1], gated);
-    } else if (context.liger().gated) {
-      const TensorId gate = up_to("gate_proj", size);
-      hidden = liger_gate(block, gate, up_to("up_proj", size));
-    } else if (context.habits.activates_last) {
-      // litgpt's LLaMAMLP: x = silu(x_fc_1) * x_fc_2.
-      const TensorId gate = frame.local(up_to("gate_proj", size));
-      const TensorId up = frame.local(up_to("up_proj", size));
-      hidden = multiply(block, {"gate_times_up"}, activation(block, function, gate), up);
-    } else {
-      // LlamaMLP: act_fn(gate_proj(x)) * up_proj(x): the gate runs first, its activation lies
-      // beside up's product.
-      const TensorId gated = activation(block, function, up_to("gate_proj", size));
-      hidden = multiply(block, {"gate_times_up"}, gated, up_to("up_proj", size));
-    }
-  }
+  TensorId hidden = part.gated ? gated_product(block, context, frame, {part, rows, size, up_to})
+                               : activation(block, function, up_to("up_proj", size));
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);
   Frame call(block);

@@ -44,7 +44,8 @@ class PartWriter {
     if (context_.vision != nullptr) wanted = append_images();
     wanted = append_layers(part, wanted);
     if (!part.head) return;
-    if (context_.joins_head_and_loss()) return append(context_.program.head_and_loss(context_, wanted));
+    if (context_.joins_head_and_loss())
+      return append(context_.program.head_and_loss(context_, wanted));
     append(head(wanted));
     if (prefers(context_)) append(sequence_log_probs_block(context_));
     if (context_.policy.gradients) append(loss());

@@ -49,6 +49,8 @@ std::optional<Unavailable> litgpt_refusal(const DecoderSpec& decoder,
         "the implementation litgpt is available for models of LLaMA's and GPT-NeoX's "
         "architectures only"};
   }
+  // chunked_cross_entropy splits what is left behind the shift: of no rows there is no part.
+  if (policy.seq_len < 2) return Unavailable{"litgpt takes no loss of sequences of one token"};
   if (decoder.max_positions > 0 && policy.seq_len > decoder.max_positions) {
     return Unavailable{"litgpt's model is made for " + std::to_string(decoder.max_positions) +
                        " positions: sequences of " + std::to_string(policy.seq_len) +

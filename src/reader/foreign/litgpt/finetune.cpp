@@ -20,6 +20,7 @@ constexpr std::string_view kRank = "lora_r";
 constexpr std::string_view kDropout = "lora_dropout";
 constexpr std::string_view kClass = "optimizer.class_path";
 constexpr std::string_view kFused = "optimizer.init_args.fused";
+constexpr std::string_view kForeach = "optimizer.init_args.foreach";
 constexpr std::string_view kDevices = "devices";
 constexpr std::string_view kNodes = "num_nodes";
 
@@ -42,11 +43,18 @@ constexpr Switch kSwitches[] = {
     {"lora_projection", "attn.proj"}, {"lora_mlp", {}},    {"lora_head", "lm_head"},
 };
 
-bool is_adapted(const ForeignImport& file) { return file.find(kRank) != nullptr; }
+/// Whether it has arguments of `litgpt finetune_lora` that finetune_full has not.
+bool is_adapted(const ForeignImport& file) {
+  constexpr std::array kOfLora = {std::string_view("lora_alpha"), kRank, kDropout, kQuantize};
+  const auto written = [&](std::string_view key) { return file.find(key) != nullptr; };
+  return std::ranges::any_of(kOfLora, written) ||
+         std::ranges::any_of(kSwitches, written, &Switch::key);
+}
 
 /// The layers of the model's feed-forward: GptNeoxMLP has no gate.
 std::string feed_forward_of(const ForeignImport& file) {
-  constexpr std::array kWithoutGate = {std::string_view("gpt_neox"), std::string_view("phi")};
+  constexpr std::array kWithoutGate = {std::string_view("gpt_neox"), std::string_view("phi"),
+                                       std::string_view("falcon")};
   const std::string type = hugging_face::type_named(model_of(file.text(kCheckpoint)));
   const bool gated = std::ranges::find(kWithoutGate, type) == kWithoutGate.end();
   return gated ? "fc_1, fc_2, mlp.proj" : "fc_2, mlp.proj";
@@ -63,7 +71,7 @@ void write_adapter(ForeignImport& file) {
   const std::string words = file.text(kQuantize);
   const std::string adapter =
       std::string("training.adapter.") + (words == "bnb.nf4" ? "qlora" : "lora");
-  file.write(adapter + ".rank", file.text(kRank), {kRank});
+  file.write(adapter + ".rank", file.text(kRank, "8"), {kRank});
   file.write(adapter + ".targets", "[" + targets + "]",
              {"lora_query", "lora_key", "lora_value", "lora_projection", "lora_mlp", "lora_head"});
   file.write(adapter + ".dropout", file.text(kDropout, "0.05"), {kDropout});
@@ -90,15 +98,18 @@ void write_codes(ForeignImport& file) {
 void write_optimizer(ForeignImport& file) {
   const std::string name = file.text(kClass, file.text("optimizer", "AdamW"));
   if (name != "torch.optim.AdamW" && name != "AdamW") {
-    return file.refuse(kClass, "the optimizer " + quote(name), "known is PyTorch's AdamW");
+    return file.refuse(file.written({kClass, "optimizer"}), "the optimizer " + quote(name),
+                       "known is PyTorch's AdamW");
   }
   // instantiate_bnb_optimizer takes bitsandbytes' PagedAdamW in its place.
   if (file.find(kQuantize) != nullptr) {
     return file.write("training.optimizer.name", "paged-adamw", {kClass, kQuantize});
   }
   file.write("training.optimizer.name", "adamw", {kClass});
-  file.write("training.optimizer.implementation", file.flag(kFused) ? "fused" : "foreach",
-             {kFused});
+  const char* implementation = file.flag(kFused)           ? "fused"
+                               : file.flag(kForeach, true) ? "foreach"
+                                                           : "for-loop";
+  file.write("training.optimizer.implementation", implementation, {kFused, kForeach});
 }
 
 void write_length(ForeignImport& file) {
@@ -117,6 +128,9 @@ void write_ranks(ForeignImport& file) {
   }
   file.drop(kNodes, "one node");
   if (file.text(kDevices, "1") == "1") return file.drop(kDevices, "one GPU");
+  if (file.text(kDevices) == "auto") {
+    return file.refuse(kDevices, "as many devices as there are", "set devices to their number");
+  }
   file.write("parallelism.data", file.text(kDevices), {kDevices});
   file.write("parallelism.fsdp.version", is_adapted(file) ? "2" : "1", {kDevices, kRank});
   if (!is_adapted(file)) file.write("parallelism.fsdp.no_sync", "true", {kDevices});
@@ -145,22 +159,22 @@ void write_job(ForeignImport& file) {
   write_ranks(file);
 }
 
-/// get_default_supported_precision(training=True).
-constexpr KeyRow precision_row() {
-  KeyRow row = maps(kPrecision, "training.precision", kPrecisions);
-  row.absent = "amp-bf16";
+/// `absent`: that of setup() in finetune/lora.py and finetune/full.py.
+constexpr KeyRow with_default(KeyRow row, std::string_view absent) {
+  row.absent = absent;
   return row;
 }
 constexpr KeyRow kMapped[] = {
-    maps("train.micro_batch_size", "training.micro_batch"),
-    maps("train.global_batch_size", "training.global_batch"),
-    precision_row(),
+    with_default(maps("train.micro_batch_size", "training.micro_batch"), "1"),
+    with_default(maps("train.global_batch_size", "training.global_batch"), "16"),
+    // get_default_supported_precision(training=True).
+    with_default(maps(kPrecision, "training.precision", kPrecisions), "amp-bf16"),
 };
 constexpr std::string_view kDecidingKeys[] = {
-    kCheckpoint,  kLength,         kQuantize,         kRank,      kDropout,
-    kClass,       kFused,          kDevices,          kNodes,     "lora_query",
-    "lora_key",   "lora_value",    "lora_projection", "lora_mlp", "lora_head",
-    "model_name", "tokenizer_dir", "train.max_tokens"};
+    kCheckpoint, kLength,      kQuantize,    kRank,           kDropout,
+    kClass,      kFused,       kForeach,     "optimizer",     kDevices,
+    kNodes,      "lora_query", "lora_key",   "lora_value",    "lora_projection",
+    "lora_mlp",  "lora_head",  "model_name", "tokenizer_dir", "train.max_tokens"};
 constexpr auto kDeciding = all_derived(kDecidingKeys);
 constexpr KeyRow kRefusedKeys[] = {
     refused_key("train.max_norm", "null", "clipping in litgpt's finetune, which refuses it too,"),
