@@ -170,11 +170,25 @@ constexpr KeyRow kMapped[] = {
     // get_default_supported_precision(training=True).
     with_default(maps(kPrecision, "training.precision", kPrecisions), "amp-bf16"),
 };
-constexpr std::string_view kDecidingKeys[] = {
-    kCheckpoint, kLength,      kQuantize,    kRank,           kDropout,
-    kClass,      kFused,       kForeach,     "optimizer",     kDevices,
-    kNodes,      "lora_query", "lora_key",   "lora_value",    "lora_projection",
-    "lora_mlp",  "lora_head",  "model_name", "tokenizer_dir", "train.max_tokens"};
+constexpr std::string_view kDecidingKeys[] = {kCheckpoint,
+                                              kLength,
+                                              kQuantize,
+                                              kRank,
+                                              kDropout,
+                                              kClass,
+                                              kFused,
+                                              kForeach,
+                                              kDevices,
+                                              kNodes,
+                                              "lora_query",
+                                              "lora_key",
+                                              "lora_value",
+                                              "lora_projection",
+                                              "lora_mlp",
+                                              "lora_head",
+                                              "model_name",
+                                              "tokenizer_dir",
+                                              "train.max_tokens"};
 constexpr auto kDeciding = all_derived(kDecidingKeys);
 constexpr KeyRow kRefusedKeys[] = {
     refused_key("train.max_norm", "null", "clipping in litgpt's finetune, which refuses it too,"),
