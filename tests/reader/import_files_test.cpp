@@ -53,6 +53,38 @@ Checked<Value> bridge(const std::string& yaml) {
       "train: {micro_batch_size: 1}\nmodel:\n  num_layers: 8\n  hidden_size: 64\n" + yaml);
 }
 
+Checked<Value> litgpt(const std::string& yaml) {
+  return keys_of(
+      "a.yaml",
+      "checkpoint_dir: checkpoints/tiiuae/falcon-7b\ntrain: {max_seq_length: 512}\n" + yaml);
+}
+
+TEST_CASE("an argument of litgpt's finetune_lora alone makes a file one of it, with its defaults") {
+  for (const char* const key : {"lora_r: 8", "lora_alpha: 16", "lora_key: false"}) {
+    INFO(key);
+    const auto tree = litgpt(std::string(key) + "\n");
+    CHECK(value_of(tree, "training.adapter.lora.rank") == "8");
+    CHECK(value_of(tree, "training.adapter.lora.targets") == "query value");
+    CHECK(value_of(tree, "training.micro_batch") == "1");
+    CHECK(value_of(tree, "training.global_batch") == "16");
+  }
+  CHECK(value_of(litgpt("quantize: bnb.nf4\n"), "training.adapter.qlora.rank") == "8");
+  CHECK(value_of(litgpt("precision: bf16-true\n"), "training.adapter") == "nothing");
+  CHECK(value_of(litgpt("lora_mlp: true\n"), "training.adapter.lora.targets") ==
+        "query value fc_2 mlp.proj");
+}
+
+TEST_CASE("litgpt's devices share the model by FSDP1, and an adapted one by FSDP2") {
+  const auto full = litgpt("devices: 4\n");
+  CHECK(value_of(full, "parallelism.data") == "4");
+  CHECK(value_of(full, "parallelism.fsdp") == "version:1 no_sync:true");
+  CHECK(value_of(full, "training.recompute") == "full");
+  CHECK(value_of(litgpt("devices: 4\nlora_r: 8\n"), "parallelism.fsdp") == "version:2");
+  CHECK(refusal_of(litgpt("devices: auto\n")) ==
+        "as many devices as there are is not available yet");
+  CHECK(refusal_of(litgpt("num_nodes: 2\n")) == "litgpt on several nodes is not available yet");
+}
+
 TEST_CASE("torchtitan's flavors have the sizes of its registry") {
   for (const auto& [flavor, size] :
        {std::pair{"8B", "14336"}, {"70B", "28672"}, {"405B", "53248"}}) {
