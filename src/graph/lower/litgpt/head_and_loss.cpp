@@ -155,7 +155,7 @@ class ChunkedHead {
     }
     const TensorId count = counted(labels);
     const TensorId sum = [&] {
-      Frame expression(block_);
+      const Frame expression(block_);
       const Expr tokens = dims_.b * (dims_.s - Expr(1));
       return sum_of_all(block_, {"loss", "sum"},
                         concatenate(block_, {"loss", "by tokens"}, {losses}, {tokens}));

@@ -1,4 +1,5 @@
 #include <array>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -68,8 +69,8 @@ class JointLora {
  private:
   static constexpr std::size_t kParts = 3;
 
-  [[nodiscard]] Expr rank() const { return Expr(context_.adapter->rank); }
-  [[nodiscard]] Expr count() const { return Expr(static_cast<std::int64_t>(widths_.size())); }
+  [[nodiscard]] Expr rank() const { return {context_.adapter->rank}; }
+  [[nodiscard]] Expr count() const { return {static_cast<std::int64_t>(widths_.size())}; }
 
   /// F.linear(self.lora_dropout(x), self.lora_A), of all parts.
   TensorId after_a(const Rows& rows) {
@@ -118,7 +119,7 @@ class JointLora {
       parts.push_back(convolved(block_, inputs[i], weights[i], {dims_.b, widths_[i], dims_.s}));
     }
     Frame list(block_);
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part) list.local(*part);
+    for (const TensorId part : parts | std::views::reverse) list.local(part);
     return concatenate(block_, {kNames.b, "parts"}, {parts}, whole);
   }
 

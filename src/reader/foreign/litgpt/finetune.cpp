@@ -25,7 +25,7 @@ constexpr std::string_view kDevices = "devices";
 constexpr std::string_view kNodes = "num_nodes";
 
 /// "meta-llama/Llama-3.2-1B" of "checkpoints/meta-llama/Llama-3.2-1B".
-std::string model_of(std::string path) {
+std::string model_of(const std::string& path) {
   const std::size_t model = path.rfind('/');
   const std::size_t owner =
       model == std::string::npos || model == 0 ? std::string::npos : path.rfind('/', model - 1);
