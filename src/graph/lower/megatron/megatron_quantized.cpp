@@ -15,8 +15,8 @@ constexpr std::int64_t kWide = 2;  // bytes of bf16
 /// Both operands along rows (forward), or one of the gradient's products, must be multiples
 /// (pytorch/utils.py, assert_dim_for_fp8_exec; MXFP8Quantizer, NVFP4Quantizer, is_quantizable).
 std::int64_t least_multiple(const TeRecipeRow& row) {
-  constexpr std::int64_t kMultiple = 16;
-  return std::max(kMultiple, row.block);
+  constexpr std::int64_t kLeast = 16;
+  return std::max(kLeast, row.block);
 }
 
 }  // namespace
