@@ -56,6 +56,8 @@ TEST_CASE("what litgpt does not run is refused by name") {
   CHECK(refused(", clip_gradients: true") ==
         "litgpt's finetune clips no gradients (it does not support max_norm): leave "
         "'clip_gradients' out\n");
+  CHECK(refused(", hold_outputs: false") ==
+        "litgpt's finetune keeps the logits until the next forward: leave 'hold_outputs' out\n");
   CHECK(refused(", adapter: {ia3: {targets: [k_proj, v_proj, w2], feedforward: [w2]}}")
             .starts_with("of litgpt's adapters LoRA is available: set 'adapter' to lora\n"));
   CHECK(refused(", adapter: {lora: {rank: 8, targets: [fc_1, mlp.proj]}}") ==

@@ -310,10 +310,13 @@ class TrainingReader {
     const bool holds = row_of(implementation.loop).holds_logits;
     spec.hold_outputs = written.value_or(holds);
     if (!spec.hold_outputs && holds) {
-      error("hold_outputs",
-            std::string(row_of(implementation.loop).title) +
-                " keeps the logits until the next forward",
-            "leave 'hold_outputs' out, or set 'loop' to plain");
+      // A program that comes with its framework is no choice of the spec's.
+      const bool chosen = std::ranges::count(written_loops(), implementation.loop) > 0;
+      error(
+          "hold_outputs",
+          std::string(row_of(implementation.loop).title) +
+              " keeps the logits until the next forward",
+          chosen ? "leave 'hold_outputs' out, or set 'loop' to plain" : "leave 'hold_outputs' out");
     }
     const Value* map = training_.find("implementation");
     if (map == nullptr || map->find("loop") != nullptr) return;
