@@ -125,6 +125,12 @@ bool is_reentrant(const Recompute& recompute) {
   return full != nullptr && full->reentrant;
 }
 
+bool leaves_recompute(const Implementation& implementation, std::int64_t ranks,
+                      const Recompute& recompute) {
+  if (!row_of(implementation.framework).recomputes_over_ranks) return true;
+  return std::holds_alternative<NoRecompute>(recompute) == (ranks == 1);
+}
+
 bool asks_embeddings_for_gradient(const TrainingSpec& training) {
   return !std::holds_alternative<NoRecompute>(training.recompute) &&
          row_of(training.implementation.framework).embeddings_want_gradient;

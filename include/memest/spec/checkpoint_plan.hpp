@@ -45,6 +45,9 @@ CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t lay
 
 /// Whether every layer is recomputed in a reentrant checkpoint.
 bool is_reentrant(const Recompute& recompute);
+/// Whether the framework has it over so many ranks (FrameworkRow::recomputes_over_ranks).
+bool leaves_recompute(const Implementation& implementation, std::int64_t ranks,
+                      const Recompute& recompute);
 /// Whether frozen embeddings are made to want a gradient (FrameworkRow::embeddings_want_gradient).
 bool asks_embeddings_for_gradient(const TrainingSpec& training);
 

@@ -100,10 +100,10 @@ void ForwardOrder::find_stages(const Graph& graph) {
   }
   const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
   const auto end = static_cast<std::uint32_t>(sites_.size());
-  const std::uint32_t ops_of_loss =
-      graph.trains ? memest::ops_of_loss(graph.blocks[instances_[last].block]) : 0;
+  const std::uint32_t of_loss =
+      graph.trains ? ops_of_loss(graph.blocks[instances_[last].block]) : 0;
   stages_.back().end = end;
-  stages_.back().loss = end - ops_of_loss;
+  stages_.back().loss = end - of_loss;
   stages_.back().output = output_cell(last);
 }
 

@@ -30,6 +30,10 @@ const BufferTensor& LitgptConstruction::row_of_buffer(std::size_t buffer) const 
   return inventory_.buffers[tensors_.buffers[buffer].row];
 }
 
+std::int64_t LitgptConstruction::angles_of(std::int64_t positions) const {
+  return checked_multiply(positions, std::get<RotaryPosition>(decoder_.position).rotary_dim);
+}
+
 HeldStorage LitgptConstruction::make(std::int64_t elements, DType dtype) {
   return recorder_.make(checked_multiply(elements, size_of(dtype)),
                         loop_label(Holding::temporaries, LoopTensor::rotations));
@@ -94,9 +98,8 @@ void LitgptConstruction::make_layer(const std::vector<std::size_t>& parameters) 
 
 /// build_rope_cache: angles of each position, their cosines and sines, each times the scaling.
 LitgptConstruction::Tables LitgptConstruction::tables(std::int64_t positions) {
-  const std::int64_t channels = std::get<RotaryPosition>(decoder_.position).rotary_dim;
-  const std::int64_t angles = checked_multiply(positions, channels);
-  const HeldStorage theta = make(channels / 2, DType::fp32);
+  const std::int64_t angles = angles_of(positions);
+  const HeldStorage theta = make(angles_of(1) / 2, DType::fp32);
   HeldStorage numbers = make(positions, DType::int64);
   numbers = make(positions, DType::fp32);
   numbers = make(positions, DType::fp32);
@@ -112,10 +115,9 @@ LitgptConstruction::Tables LitgptConstruction::tables(std::int64_t positions) {
 
 /// Module.to(): one buffer after the other.
 void LitgptConstruction::convert(Tables& tables, std::int64_t positions) {
-  const std::int64_t channels = std::get<RotaryPosition>(decoder_.position).rotary_dim;
-  const std::int64_t angles = checked_multiply(positions, channels);
-  tables.cosines = make(angles, training_.recipe.weights);
-  tables.sines = make(angles, training_.recipe.weights);
+  for (HeldStorage* const table : {&tables.cosines, &tables.sines}) {
+    *table = make(angles_of(positions), training_.recipe.weights);
+  }
 }
 
 /// The tables of all positions, in the weights' type. GPT.max_seq_length makes them anew where the

@@ -42,6 +42,8 @@ class LitgptConstruction {
   Tables tables(std::int64_t positions);
   void convert(Tables& tables, std::int64_t positions);
   HeldStorage make(std::int64_t elements, DType dtype);
+  /// One for each position and rotating channel.
+  [[nodiscard]] std::int64_t angles_of(std::int64_t positions) const;
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
   [[nodiscard]] const BufferTensor& row_of_buffer(std::size_t buffer) const;
 

@@ -20,8 +20,7 @@ std::int64_t bytes_of(const StoredTensor& tensor) {
 }  // namespace
 
 std::int64_t bytes_of_process(const QuantizedWeights& quantized) {
-  const bool codes_scales =
-      quantized.format == WeightFormat::nf4 || quantized.format == WeightFormat::fp4;
+  const bool codes_scales = row_of(quantized.format).in_params_4bit();
   return codes_scales && quantized.double_quant ? kMapBytes : 0;
 }
 

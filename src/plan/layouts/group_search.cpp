@@ -31,6 +31,7 @@ class GroupSearch {
   }
 
   Group answer() {
+    const Implementation& implementation = job_.training->implementation;
     for (const Parallelism& layout : layout_choices(job_, group_.gpus)) {
       ++group_.layouts;
       if (space_.request.on_step) space_.request.on_step(PlanStep::layout);
@@ -38,7 +39,8 @@ class GroupSearch {
       const std::vector<BatchChoice>& batches = batches_of(layout);
       hosts_ = {};
       for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {
-        if (!has_recompute(job_, layout, space_.recomputes[recompute])) continue;
+        if (!leaves_recompute(implementation, layout.ranks(), space_.recomputes[recompute]))
+          continue;
         try_batches(layout, recompute, batches);
       }
     }

@@ -157,8 +157,9 @@ bool is_answered(const Job& job) {
   if (job.hardware.count > 1 && only_alone(job) != nullptr) return false;
   const Parallelism& layout = job.parallelism;
   const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();
-  const LoopRow& loop = row_of(job.training->implementation.loop);
-  if (!has_recompute(job, layout, job.training->recompute)) return false;
+  const TrainingSpec& training = *job.training;
+  const LoopRow& loop = row_of(training.implementation.loop);
+  if (!leaves_recompute(training.implementation, layout.ranks(), training.recompute)) return false;
   if (loop.prefers && job.training->micro_batch % 2 != 0) return false;
   return recorded || !(loop.takes_tiles || job.training->replaces_modules());
 }

@@ -330,11 +330,6 @@ std::vector<Recompute> recompute_choices(const Job& job) {
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 
-bool has_recompute(const Job& job, const Parallelism& layout, const Recompute& recompute) {
-  if (!row_of(job.training->implementation.framework).recomputes_over_ranks) return true;
-  return std::holds_alternative<NoRecompute>(recompute) == (layout.ranks() == 1);
-}
-
 std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus) {
   return LayoutSpace(job, gpus).choices();
 }

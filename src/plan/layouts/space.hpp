@@ -30,8 +30,6 @@ std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout
 
 /// none, selective, full; or the file's own. A recompute that would save nothing is left out.
 std::vector<Recompute> recompute_choices(const Job& job);
-/// Whether `job`'s framework, which may leave no choice, has it over the layout.
-bool has_recompute(const Job& job, const Parallelism& layout, const Recompute& recompute);
 
 /// Every way in which `job`'s framework lays its model over so many GPUs: tensor ranks within a
 /// node, context ranks, stages, their order, expert ranks, and what is sharded over

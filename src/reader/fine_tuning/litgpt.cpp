@@ -10,10 +10,6 @@
 namespace memest {
 namespace {
 
-bool is_of_four_bits(const QuantizedWeights& quantized) {
-  return quantized.format == WeightFormat::nf4 || quantized.format == WeightFormat::fp4;
-}
-
 bool is_gated(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   if (decoder == nullptr) return false;
@@ -40,10 +36,10 @@ constexpr std::array kLitgptRules = {
          "set 'precision' to bf16, amp-bf16 or fp32"},
     Rule{"training", "recompute",
          [](const Job& job) {
-           const bool several = job.parallelism.ranks() > 1;
-           return !recomputes_each_layer(job.training->recompute) ||
-                  is_reentrant(job.training->recompute) ||
-                  several == std::holds_alternative<NoRecompute>(job.training->recompute);
+           const Recompute& recompute = job.training->recompute;
+           return !recomputes_each_layer(recompute) || is_reentrant(recompute) ||
+                  !leaves_recompute(job.training->implementation, job.parallelism.ranks(),
+                                    recompute);
          },
          "litgpt's finetune recomputes every block on several GPUs, and none on one",
          "set 'recompute' to full on several GPUs, else to none"},
@@ -83,7 +79,7 @@ constexpr std::array kLitgptRules = {
          "litgpt takes no mixed precision beside quantised weights", "set 'precision' to bf16"},
     Rule{"training", "adapter",
          [](const Job& job) {
-           return job.model.quantized && !is_of_four_bits(*job.model.quantized);
+           return job.model.quantized && !row_of(job.model.quantized->format).in_params_4bit();
          },
          "of litgpt's quantised bases bnb.nf4, bnb.fp4 and those with -dq are available",
          "quantize to nf4 or fp4"},

@@ -28,6 +28,9 @@ struct WeightFormatRow {
   std::string_view word;  ///< in a spec
   std::int64_t bits = 4;  ///< of a code
   bool hqq = false;       ///< HQQ's; else bitsandbytes'
+
+  /// bitsandbytes' Params4bit.
+  [[nodiscard]] bool in_params_4bit() const { return !hqq && bits == 4; }
 };
 const WeightFormatRow& row_of(WeightFormat format);
 /// Absent where no format has that name.

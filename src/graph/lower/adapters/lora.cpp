@@ -15,9 +15,10 @@ LayerHabits layer_habits(const DecoderContext& context, bool codes) {
             .names_rank = writing == AdapterWriting::of_modules,
             .by_hand = writing == AdapterWriting::by_hand};
   }
-  const bool hqq = row_of(context.quantized->format).hqq;
-  const bool four_bits = !hqq && context.quantized->format != WeightFormat::int8;
-  return {.clones = four_bits, .converts = !context.policy.autocast, .sums_in_type = !hqq};
+  const WeightFormatRow& format = row_of(context.quantized->format);
+  return {.clones = format.in_params_4bit(),
+          .converts = !context.policy.autocast,
+          .sums_in_type = !format.hqq};
 }
 
 TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,

@@ -91,19 +91,9 @@ class ChunkedHead {
     return wide;
   }
 
-  /// `x` seen as rows, or copied where they do not follow one another.
-  TensorId rows_of(std::string_view name, TensorId x, bool copies) {
-    return flattened(block_, name, x, copies);
-  }
-
   /// logits[-1][..., :-1, :]: the last token has no target.
   TensorId without_last(TensorId logits, const Expr& tokens) {
     return slice(block_, {"logits", "with targets"}, logits, {dims_.b, tokens, dims_.v});
-  }
-
-  /// targets[..., 1:], a view.
-  TensorId later_labels(TensorId labels) {
-    return block_.alias({"labels", "later"}, labels, {dims_.b, dims_.s - Expr(1)});
   }
 
   TensorId loss_of_list(std::vector<TensorId> logits, TensorId labels) {
@@ -112,7 +102,7 @@ class ChunkedHead {
     Frame function(block_);
     std::vector<TensorId> rows;
     for (const TensorId one : logits) {
-      rows.push_back(rows_of("logits", one, copies_ && one == logits.back()));
+      rows.push_back(flattened(block_, "logits", one, copies_ && one == logits.back()));
     }
     if (copies_) function.local(rows.back());
     std::vector<TensorId> targets;
@@ -127,9 +117,10 @@ class ChunkedHead {
   TensorId loss_of_whole(TensorId logits, TensorId labels) {
     Frame function(block_);
     const Expr tokens = dims_.s - Expr(1);
-    const TensorId flat = rows_of("logits", without_last(logits, tokens), copies_);
+    const TensorId flat = flattened(block_, "logits", without_last(logits, tokens), copies_);
     if (copies_) function.local(flat);
-    const TensorId flat_labels = labels_of(later_labels(labels), dims_.b * tokens);
+    const TensorId later = block_.alias({"labels", "later"}, labels, {dims_.b, tokens});
+    const TensorId flat_labels = labels_of(later, dims_.b * tokens);
     const std::int64_t count = context_.policy.micro_batch * (context_.policy.seq_len - 1);
     std::vector<SplitPart> parts;
     std::vector<TensorId> targets;
@@ -184,13 +175,8 @@ class ChunkedHead {
 
 }  // namespace
 
-Block litgpt_head_and_loss(const DecoderContext& context, bool input_wants_gradient) {
-  const Dimensions& dims = context.dims;
-  BlockBuilder block("loss", context.precision());
-  const TensorId x =
-      block.block_input({dims.b, dims.s, dims.h}, context.policy.weights, input_wants_gradient);
-  const TensorId loss = ChunkedHead(block, context).write(x);
-  return std::move(block).take(loss);
+TensorId litgpt_head_and_loss(BlockBuilder& block, const DecoderContext& context, TensorId x) {
+  return ChunkedHead(block, context).write(x);
 }
 
 }  // namespace memest

@@ -42,16 +42,27 @@ TensorId convolved(BlockBuilder& block, TensorId input, TensorId filters, const 
   return out;
 }
 
+/// Widths of those of queries, keys and values that are adapted.
+std::vector<Expr> adapted_widths(const DecoderContext& context) {
+  const DecoderNames& names = context.names;
+  const Dimensions& dims = context.dims;
+  const auto is_target = [&](std::string_view module) { return adapts(*context.adapter, module); };
+  const bool whole = is_target(names.qkv);
+  std::vector<Expr> widths;
+  if (whole || is_target(names.q)) widths.push_back(dims.a * dims.d);
+  if (whole || is_target(names.k)) widths.push_back(dims.k * dims.d);
+  if (whole || is_target(names.v)) widths.push_back(dims.k * dims.d);
+  return widths;
+}
+
 class JointLora {
  public:
   JointLora(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape)
-      : block_(block), context_(context), dims_(context.dims), shape_(shape) {
-    const Adapter& adapter = *context.adapter;
-    const DecoderNames& names = context.names;
-    const bool whole = adapts(adapter, names.qkv);
-    if (whole || adapts(adapter, names.q)) widths_.push_back(dims_.a * dims_.d);
-    if (whole || adapts(adapter, names.k)) widths_.push_back(dims_.k * dims_.d);
-    if (whole || adapts(adapter, names.v)) widths_.push_back(dims_.k * dims_.d);
+      : block_(block),
+        context_(context),
+        dims_(context.dims),
+        shape_(shape),
+        widths_(adapted_widths(context)) {
     for (const Expr& width : widths_) adapted_ = adapted_ + width;
   }
 
@@ -152,10 +163,8 @@ class JointLora {
 }  // namespace
 
 bool adapts_joint_parts(const DecoderContext& context) {
-  if (context.adapter == nullptr || !context.program.adapts_joint_parts) return false;
-  const DecoderNames& names = context.names;
-  const auto is_target = [&](std::string_view module) { return adapts(*context.adapter, module); };
-  return is_target(names.qkv) || is_target(names.q) || is_target(names.k) || is_target(names.v);
+  return context.adapter != nullptr && context.program.adapts_joint_parts &&
+         !adapted_widths(context).empty();
 }
 
 TensorId joint_lora(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,

@@ -33,6 +33,6 @@ AttentionInputs rotated_joined(BlockBuilder& block, const RotaryCall& call, Atte
 DType rotary_type(const DecoderSpec& decoder, const LoweringPolicy& policy);
 
 /// The final norm, the output head, what Fabric makes of its answer, and the loss.
-Block litgpt_head_and_loss(const DecoderContext& context, bool input_wants_gradient);
+TensorId litgpt_head_and_loss(BlockBuilder& block, const DecoderContext& context, TensorId x);
 
 }  // namespace memest

@@ -124,9 +124,10 @@ struct DecoderProgram {
   // The loss.
   Targets targets = Targets::token_ids;
   bool widens_logits = false;  ///< whatever the loss kernel is
-  /// Final norm, output head and loss where one block has them: the head may answer several
-  /// tensors. Null: they are blocks of their own.
-  Block (*head_and_loss)(const DecoderContext& context, bool input_wants_gradient) = nullptr;
+  /// The loss of `x`, by final norm, output head and loss where one block has them: the head may
+  /// answer several tensors. Null: they are blocks of their own.
+  TensorId (*head_and_loss)(BlockBuilder& block, const DecoderContext& context,
+                            TensorId x) = nullptr;
 
   // torch.compile.
   RegionCheckpoint region_checkpoint = RegionCheckpoint::around;

@@ -17,8 +17,8 @@ enum class NormWriting {
   python_layer,    ///< layer norm op by op in fp32 (Cohere)
   cast_then_gain,  ///< RMS norm in fp32, cast, then times the gain (LLaMA)
   gain_then_cast,  ///< RMS norm and gain in fp32, then cast (OLMo 2)
-  wide_gain,       ///< the same of x·x, with an fp32 copy of the gain (litgpt)
   one_plus_gain,   ///< the same with 1 + gain (Gemma)
+  wide_gain,       ///< as gain_then_cast of x·x, with an fp32 copy of the gain (litgpt)
   called_in_fp32,  ///< rms_norm of an fp32 copy, with a gain of another type (torchtune)
   one_plus_fused   ///< one kernel with 1 + gain, under autocast in the compute type (Nemotron)
 };

@@ -44,8 +44,7 @@ class PartWriter {
     if (context_.vision != nullptr) wanted = append_images();
     wanted = append_layers(part, wanted);
     if (!part.head) return;
-    if (context_.joins_head_and_loss())
-      return append(context_.program.head_and_loss(context_, wanted));
+    if (context_.joins_head_and_loss()) return append(head_and_loss(wanted));
     append(head(wanted));
     if (prefers(context_)) append(sequence_log_probs_block(context_));
     if (context_.policy.gradients) append(loss());
@@ -63,6 +62,14 @@ class PartWriter {
     Block block = head_block(context_, wanted);
     if (!context_.compiles_whole()) return block;
     return compiled(std::move(block), {.input = RegionInput::sum});
+  }
+
+  [[nodiscard]] Block head_and_loss(bool wanted) const {
+    const Dimensions& dims = context_.dims;
+    BlockBuilder block("loss", context_.precision());
+    const TensorId x = block.block_input({dims.b, dims.s, dims.h}, context_.policy.weights, wanted);
+    const TensorId loss = context_.program.head_and_loss(block, context_, x);
+    return std::move(block).take(loss);
   }
 
   [[nodiscard]] Block loss() const {

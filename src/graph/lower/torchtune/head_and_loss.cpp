@@ -154,13 +154,8 @@ class HeadAndLoss {
 
 }  // namespace
 
-Block torchtune_head_and_loss(const DecoderContext& context, bool input_wants_gradient) {
-  const Dimensions& dims = context.dims;
-  BlockBuilder block("loss", context.precision());
-  const TensorId x =
-      block.block_input({dims.b, dims.s, dims.h}, context.policy.weights, input_wants_gradient);
-  const TensorId loss = HeadAndLoss(block, context).write(x);
-  return std::move(block).take(loss);
+TensorId torchtune_head_and_loss(BlockBuilder& block, const DecoderContext& context, TensorId x) {
+  return HeadAndLoss(block, context).write(x);
 }
 
 }  // namespace memest

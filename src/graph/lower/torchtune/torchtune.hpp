@@ -18,6 +18,6 @@ TensorId rotated_pairs(BlockBuilder& block, const DecoderContext& context, std::
 /// The final norm, of whose output the products with the output head and the losses are of one part
 /// of the sequences after another (TransformerDecoder.chunked_output and
 /// modules/loss/ce_chunked_output_loss.py, CEWithChunkedOutputLoss).
-Block torchtune_head_and_loss(const DecoderContext& context, bool input_wants_gradient);
+TensorId torchtune_head_and_loss(BlockBuilder& block, const DecoderContext& context, TensorId x);
 
 }  // namespace memest

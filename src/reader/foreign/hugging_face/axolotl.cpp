@@ -96,7 +96,7 @@ constexpr LigerPart kLigerParts[] = {
 void write_liger(ForeignImport& file) {
   constexpr std::string_view kOwn = "training.implementation.liger.";
   // The gate's function is the model's: gelu has a kernel of another name.
-  const bool gelu = type_of_model(file, kModel).starts_with("gemma");
+  const bool gelu = type_of_model(file, file.text(kModel)).starts_with("gemma");
   const auto own = [&](std::string_view part) {
     return std::string(kOwn) + std::string(part == "swiglu" && gelu ? "geglu" : part);
   };

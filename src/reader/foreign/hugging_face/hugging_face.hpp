@@ -21,14 +21,13 @@ enum class HalfType : std::uint8_t { none, bf16, fp16 };
 
 /// As below, of the model that is called `name` on the Hub.
 void write_named_model(ForeignImport& file, std::string_view key, const std::string& name);
-/// The `model_type` of that model; empty where no preset has its sizes.
-std::string type_named(std::string_view name);
 /// The preset that has the sizes of the model that `key` names, or the config beside the file.
 void write_hub_model(ForeignImport& file, std::string_view key);
 /// The config in the section `config`.
 void write_config(ForeignImport& file);
-/// Its `model_type`, where a config beside the file or the name that `key` writes says it.
-std::string type_of_model(const ForeignImport& file, std::string_view key);
+/// The `model_type` of the config beside the file, or of the model that is called `name` on the
+/// Hub; empty where no preset has its sizes.
+std::string type_of_model(const ForeignImport& file, std::string_view name);
 /// Names of the linear layers of a block of the model: all, or those that peft takes by itself.
 std::optional<std::string> linear_layers(const ForeignImport& file, std::string_view model,
                                          bool all);

@@ -229,14 +229,10 @@ std::string type_of_preset(std::string_view preset) {
 
 }  // namespace
 
-std::string type_named(std::string_view name) {
+std::string type_of_model(const ForeignImport& file, std::string_view name) {
+  if (file.find("config.model_type") != nullptr) return file.text("config.model_type");
   const HubModel* row = find_model(name);
   return row == nullptr ? std::string() : type_of_preset(row->preset);
-}
-
-std::string type_of_model(const ForeignImport& file, std::string_view key) {
-  if (file.find("config.model_type") != nullptr) return file.text("config.model_type");
-  return type_named(file.text(key));
 }
 
 void write_hub_model(ForeignImport& file, std::string_view key) {
@@ -256,7 +252,7 @@ void write_named_model(ForeignImport& file, std::string_view key, const std::str
 
 std::optional<std::string> linear_layers(const ForeignImport& file, std::string_view model,
                                          bool all) {
-  const std::string type = type_of_model(file, model);
+  const std::string type = type_of_model(file, file.text(model));
   const auto* const row = std::ranges::find(kLinearLayers, type, &LinearLayers::model_type);
   if (row == std::end(kLinearLayers)) return std::nullopt;
   const std::string_view names = all ? row->all : row->usual;

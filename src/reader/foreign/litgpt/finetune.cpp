@@ -55,7 +55,7 @@ bool is_adapted(const ForeignImport& file) {
 std::string feed_forward_of(const ForeignImport& file) {
   constexpr std::array kWithoutGate = {std::string_view("gpt_neox"), std::string_view("phi"),
                                        std::string_view("falcon")};
-  const std::string type = hugging_face::type_named(model_of(file.text(kCheckpoint)));
+  const std::string type = hugging_face::type_of_model(file, model_of(file.text(kCheckpoint)));
   const bool gated = std::ranges::find(kWithoutGate, type) == kWithoutGate.end();
   return gated ? "fc_1, fc_2, mlp.proj" : "fc_2, mlp.proj";
 }
@@ -159,16 +159,12 @@ void write_job(ForeignImport& file) {
   write_ranks(file);
 }
 
-/// `absent`: that of setup() in finetune/lora.py and finetune/full.py.
-constexpr KeyRow with_default(KeyRow row, std::string_view absent) {
-  row.absent = absent;
-  return row;
-}
+// Defaults: setup() in finetune/lora.py and finetune/full.py, and for the precision
+// get_default_supported_precision(training=True).
 constexpr KeyRow kMapped[] = {
-    with_default(maps("train.micro_batch_size", "training.micro_batch"), "1"),
-    with_default(maps("train.global_batch_size", "training.global_batch"), "16"),
-    // get_default_supported_precision(training=True).
-    with_default(maps(kPrecision, "training.precision", kPrecisions), "amp-bf16"),
+    {.key = "train.micro_batch_size", .own = "training.micro_batch", .absent = "1"},
+    {.key = "train.global_batch_size", .own = "training.global_batch", .absent = "16"},
+    {.key = kPrecision, .own = "training.precision", .words = kPrecisions, .absent = "amp-bf16"},
 };
 constexpr std::string_view kDecidingKeys[] = {kCheckpoint,
                                               kLength,
