@@ -143,6 +143,7 @@ constexpr FrameworkRow kTorchtune = {
     .units = {.root_reshards = true},
     // _setup_model of the distributed recipes: torch.device("meta").
     .only_init = ShardInit::meta,
+    .recomputes_parts = false,
     .embeddings_want_gradient = false,
     .adapters_in_type = true,
 };
@@ -163,6 +164,7 @@ constexpr FrameworkRow kLitgpt = {
     .fsdp2 = true,
     .fsdp1_without_adapter = true,
     .sharded_precision = "bf16",
+    .recomputes_parts = false,
     .recomputes_over_ranks = true,
     .embeddings_want_gradient = false,
     .adapters_in_type = true,

@@ -99,6 +99,7 @@ void Job::lay_over(const Parallelism& layout) {
   hardware.count = layout.ranks();
   if (training && layout.fsdp && training->recipe_of_fsdp) {
     training->recipe = *training->recipe_of_fsdp;
+    if (model.adapter) model.adapter->dtype = training->recipe.trained.value_or(DType::fp32);
   }
   settle_adapter();
 }

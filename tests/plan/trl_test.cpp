@@ -125,16 +125,21 @@ std::string on_four(std::string spec, const std::string& parallelism) {
   return spec + "parallelism: {" + parallelism + "}\n";
 }
 
-TEST_CASE("several GPUs of SFTTrainer are planned as replicas alone, with checkpoints or without") {
+TEST_CASE(
+    "several GPUs of SFTTrainer are planned as replicas or as shards of all, with checkpoints or "
+    "without") {
   Job job = test::job_from(sft("micro_batch: 1, seq_len: 128"));
   CHECK(only_alone(job) == nullptr);
   CHECK(layout_choices(job, 1).size() == 1);
   job.hardware.count = 8;
   const std::vector<Parallelism> layouts = layout_choices(job, 8);
-  REQUIRE(layouts.size() == 1);
+  REQUIRE(layouts.size() == 2);
   CHECK(layouts.front().data == 8);
   CHECK(layouts.front().zero == ZeroStage::none);
   CHECK_FALSE(layouts.front().fsdp);
+  CHECK(layouts.back().shards_rows());
+  CHECK(layouts.back().shard_ranks() == 8);
+  CHECK_FALSE(layouts.back().offload.any());
   job.given.recompute = false;
   CHECK(recompute_choices(job).size() == 2);
 }

@@ -135,6 +135,7 @@ struct FrameworkRow {
   /// To that buffer: until then all of a backward's gradients lie beside it.
   bool adds_behind_backward = false;
   CheckpointRule checkpoints = CheckpointRule::torch;
+  bool recomputes_parts = true;  ///< some layers, or some operations of them, where a spec asks
   /// Leaves no choice: every layer where ranks share the model, none on one GPU.
   bool recomputes_over_ranks = false;
   /// Beside frozen weights and checkpoints embeddings are made to want a gradient, as reentrant

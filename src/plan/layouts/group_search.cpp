@@ -86,6 +86,7 @@ class GroupSearch {
   /// Sets what all candidates of one layout share.
   void enter(const Parallelism& layout) {
     split_ = space_.forms.split_of(layout);
+    followed_ = is_followed(job_, layout);
     const auto number = [](auto& numbers, const auto& key) {
       return numbers.try_emplace(key, static_cast<std::int64_t>(numbers.size())).first->second;
     };
@@ -116,7 +117,7 @@ class GroupSearch {
   /// False: it does not fit the device, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
     candidate.number = group_.candidates;
-    return space_.follow ? try_followed(candidate) : try_formulas(candidate);
+    return followed_ ? try_followed(candidate) : try_formulas(candidate);
   }
 
   /// By the events of its steps.
@@ -128,7 +129,9 @@ class GroupSearch {
       return true;
     }
     if (!space_.follow(candidate, group_)) {
-      note_refusal(*beyond_the_formulas(job_));
+      Job job = job_;
+      job.lay_over(candidate.layout);
+      note_refusal(*beyond_the_formulas(job));
       return true;
     }
     ++group_.candidates;
@@ -370,6 +373,7 @@ class GroupSearch {
   /// Batch choices by data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
   std::int64_t least_micro_batches_ = 1;
+  bool followed_ = false;          ///< whether the layout's candidates are
   StageSplit split_{1};            ///< of the layout that is tried
   std::int64_t forms_number_ = 0;  ///< of its forms
   std::int64_t times_number_ = 0;  ///< of how its ranks share layers
@@ -392,6 +396,19 @@ class GroupSearch {
 };
 
 }  // namespace
+
+bool is_followed(const Job& job, const Parallelism& layout) {
+  const LoopRow& loop = row_of(job.training->implementation.loop);
+  const auto& quantized = job.model.quantized;
+  const bool int8 = quantized && quantized->format == WeightFormat::int8;
+  if (loop.prefers || int8 || job.model.vision) return true;
+  const Sharing sharing = sharing_of(layout);
+  const bool shared = sharing.in_units() || sharing.in_stages();
+  if (loop.takes_tiles && shared) return true;
+  const auto& adapter = job.model.adapter;
+  if (!adapter) return false;
+  return adapter->kind != AdapterKind::lora || (shared && !adapter->parallel);
+}
 
 Group search_group(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus) {
   return GroupSearch(space, device, gpus).answer();

@@ -58,8 +58,13 @@ struct SearchSpace {
   const std::vector<Recompute>& recomputes;
   LayoutForms& forms;
   LayoutTimes& times;
-  FollowCandidate follow = {};  ///< for a job that the closed form has no formulas for
+  FollowCandidate follow;  ///< for candidates that the closed form has no formulas for
 };
+
+/// Whether `job`'s candidates of this layout are followed event by event: what has no formulas, but
+/// for adapters of Megatron's layers, whose order those of the model tell, and TRL's loss behind
+/// FSDP2's head, of which the formulas are 6 % too high.
+bool is_followed(const Job& job, const Parallelism& layout);
 
 /// Number of candidates that a group keeps: its fastest.
 inline constexpr std::size_t kFastest = 24;

@@ -10,25 +10,44 @@
 namespace memest {
 namespace {
 
-/// The framework's row, less what the job may not share by: beside Liger's and float8 linears, and
-/// around a loss of tiles, only what was recorded is left (reader, check_parallelism.cpp,
-/// frameworks/trainer.cpp, second_models/average.cpp), beside adapters what the ledger has formulas
-/// of.
-FrameworkRow row_of_job(const Job& job) {
-  const Implementation& implementation = job.training->implementation;
-  FrameworkRow row = row_of(implementation.framework);
-  row.fsdp2 = row.fsdp2 && !row.fsdp1_without_adapter;
+/// How a search may share a job.
+struct Ways {
+  Sharer sharer = Sharer::none;
+  bool rows = false;      ///< FSDP2's shards
+  bool replicas = false;  ///< of them
+  bool flat = false;      ///< FSDP1's shards
+};
+
+/// FSDP2 shards what LoRA adds to weights that are not kept as codes, in the Trainer within the
+/// layers alone (reader/job/check_parallelism.cpp, reader/frameworks/unrecorded.cpp).
+bool shards_adapter(const Job& job) {
+  const Adapter& adapter = *job.model.adapter;
+  const bool within = adapter.whole_modules.empty() && !adapts(adapter, "lm_head");
+  return adapter.kind == AdapterKind::lora && !job.model.quantized &&
+         (within || !row_of(job.training->implementation.loop).accelerate);
+}
+
+/// Those of the framework, less what the reader refuses beside the job: beside Liger's kernels,
+/// float8 linears and adapters, and around a loss of tiles, only what was recorded is left
+/// (check_parallelism.cpp, frameworks/trainer.cpp, second_models/average.cpp).
+Ways ways_of(const Job& job) {
+  const TrainingSpec& training = *job.training;
+  const FrameworkRow& row = row_of(training.implementation.framework);
+  const LoopRow& loop = row_of(training.implementation.loop);
   const bool in_another =
-      !row.sharded_precision.empty() && job.training->recipe.name != row.sharded_precision;
-  if (job.model.adapter || row_of(implementation.loop).takes_tiles ||
-      job.training->averages_weights || in_another) {
-    row.sharer = Sharer::none;
-    row.fsdp2 = row.fsdp1_without_adapter = false;
-  }
-  if (!job.training->replaces_modules()) return row;
-  row.sharer = Sharer::none;
-  row.fsdp2 = row.fsdp2 && !row_of(implementation.loop).accelerate;
-  return row;
+      !row.sharded_precision.empty() && training.recipe.name != row.sharded_precision;
+  if (training.averages_weights || in_another) return {};
+  const bool adapted = job.model.adapter.has_value();
+  Ways ways{.sharer = row.sharer,
+            .rows = row.fsdp2,
+            .replicas = !shards_all_ranks(row) && !row.fsdp1_without_adapter && !loop.takes_tiles,
+            .flat = row.fsdp1_without_adapter && !adapted};
+  ways.rows = ways.rows && !ways.flat && (!adapted || shards_adapter(job));
+  if (training.replaces_modules()) ways.rows = ways.rows && !loop.accelerate;
+  // DeepSpeed's engine has adapters and TRL's loss over 16-bit weights with a copy in fp32, which
+  // is the precision of a spec that writes 'zero'.
+  if (adapted || loop.takes_tiles || training.replaces_modules()) ways.sharer = Sharer::none;
+  return ways;
 }
 
 /// Whether DeepSpeed's CPU optimizers step it: states as large as the parameters, gradients as wide
@@ -47,8 +66,9 @@ class SharingChoices {
   SharingChoices(const Job& job, const Parallelism& layout)
       : job_(job),
         layout_(layout),
-        row_(row_of_job(job)),
-        never_replicates_(shards_all_ranks(row_of(job.training->implementation.framework))),
+        row_(row_of(job.training->implementation.framework)),
+        ways_(ways_of(job)),
+        never_replicates_(shards_all_ranks(row_)),
         replicas_(layout.data * layout.context) {}
 
   std::vector<Sharing> choices() && {
@@ -57,8 +77,8 @@ class SharingChoices {
     } else {
       add_unsharded();
       add_shared();
-      if (row_.fsdp2) add_fsdp2();
-      if (row_.fsdp1_without_adapter && replicas_ > 1) add(Sharing::by_flat_units(), true);
+      if (ways_.rows) add_fsdp2();
+      if (ways_.flat && replicas_ > 1) add(Sharing::by_flat_units(), true);
     }
     return std::move(choices_);
   }
@@ -77,7 +97,7 @@ class SharingChoices {
   }
 
   void add_shared() {
-    switch (row_.sharer) {
+    switch (ways_.sharer) {
       case Sharer::deepspeed:
       case Sharer::zero_stages:
         if (!in_units()) add_stages();
@@ -110,10 +130,11 @@ class SharingChoices {
   /// Adds none under reentrant checkpoints (gathers_refusal in memory's fsdp_habits).
   void add_fsdp2() {
     if (reenters()) return;
-    const bool cut = in_units() || job_.training->recipe_of_fsdp || never_replicates_;
+    // Where nothing else shards, FSDP2 does under every precision.
+    const bool cut = in_units() || job_.training->recipe_of_fsdp || ways_.sharer == Sharer::none;
     if (replicas_ == 1 || !cut) return;
     // A pipeline's replicas take more than shards do and save next to no time: reduced once a step.
-    const std::int64_t most = layout_.pipeline > 1 || never_replicates_ ? 1 : layout_.data;
+    const std::int64_t most = layout_.pipeline > 1 || !ways_.replicas ? 1 : layout_.data;
     for (std::int64_t replicas = most; replicas >= 1; --replicas) {
       // As many replicas as ranks would shard nothing.
       if (layout_.data % replicas != 0 || replicas == replicas_) continue;
@@ -154,20 +175,22 @@ class SharingChoices {
     constexpr HostOffload kWeights{.optimizer = false, .parameters = true};
     constexpr HostOffload kBoth{.optimizer = true, .parameters = true};
     const bool divided = layout_.ranks() != layout_.data;
-    const bool replaced = job_.training->replaces_modules();
+    const bool replaced =
+        job_.training->replaces_modules() || row_of(job_.training->implementation.loop).takes_tiles;
     if (job_.model.adapter || job_.model.low_rank || job_.model.quantized || divided || replaced ||
         !steps_on_host(*job_.training))
       return {};
     if (sharing.in_flat_units()) return {};
     if (sharing.in_units()) return {kBoth};
-    if (row_.sharer != Sharer::deepspeed || !sharing.in_stages()) return {};
+    if (ways_.sharer != Sharer::deepspeed || !sharing.in_stages()) return {};
     if (sharing.stage() != ZeroStage::optimizer_gradients_weights) return {kOptimizer};
     return {kWeights, kOptimizer, kBoth};
   }
 
   const Job& job_;
   const Parallelism& layout_;
-  FrameworkRow row_;
+  const FrameworkRow& row_;
+  Ways ways_;
   bool never_replicates_;  // all data ranks are FSDP2's
   std::int64_t replicas_;
   std::vector<Sharing> choices_;

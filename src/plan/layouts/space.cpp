@@ -313,7 +313,7 @@ std::vector<Recompute> recompute_choices(const Job& job) {
     return {NoRecompute{}, SelectiveRecompute{}};
   }
   // The reader refuses others beside images (src/reader/multimodal/images.cpp) and adapters other
-  // than LoRA (src/reader/frameworks/adapters.cpp).
+  // than LoRA (src/reader/adapters/adapter.cpp).
   const auto& adapter = job.model.adapter;
   const bool other_adapter = adapter && adapter->kind != AdapterKind::lora;
   if (job.model.vision || other_adapter) return {NoRecompute{}, FullRecompute{}};
@@ -324,7 +324,7 @@ std::vector<Recompute> recompute_choices(const Job& job) {
   // A re-entrant checkpoint has a layer whole; not every list of layers has a selective one
   // (lower/programs/plain.cpp).
   const bool whole = framework.checkpoints == CheckpointRule::reentrant ||
-                     framework.recomputes_over_ranks ||
+                     !framework.recomputes_parts ||
                      row_of(job.training->implementation.loop).takes_tiles;
   if (whole || framework.keeps_contractions) return {NoRecompute{}, FullRecompute{}};
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};

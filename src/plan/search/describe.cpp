@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "memest/graph/lower.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/framework.hpp"
 #include "plan/estimate/whole_model.hpp"
 #include "plan/layouts/refusal.hpp"
+#include "plan/layouts/space.hpp"
 
 namespace memest {
 namespace {
@@ -26,6 +29,13 @@ std::variant<CostEstimate, Unavailable> cost_of(
   }
   if (const auto* reason = std::get_if<Unavailable>(&time)) return *reason;
   return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
+}
+
+/// Whether the spec says how the model is divided.
+bool writes_splits(const Job& job) {
+  const WrittenKeys& given = job.given;
+  return given.tensor || given.context || given.pipeline || given.expert || given.schedule ||
+         given.stage_layers;
 }
 
 }  // namespace
@@ -116,9 +126,24 @@ PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
 /// Why the group has no candidate: what no graph was made for, where that is the cause.
 Unavailable Describer::cause_of(const Group& group) const {
   if (const auto* reason = std::get_if<Unavailable>(&group.unavailable)) return *reason;
+  const Job& job = request_.job;
+  const Implementation& implementation = job.training->implementation;
+  const std::string framework(row_of(implementation.framework).name);
   const std::string gpus = std::to_string(group.gpus);
-  if (group.layouts == 0) {
+  if (group.layouts == 0 && writes_splits(job)) {
     return {"no layout of " + gpus + " GPUs divides the model, or what the spec writes of it"};
+  }
+  if (group.layouts == 0) {
+    return {framework + " has no layout of " + gpus +
+            " GPUs for such a precision, adapter or quantised base"};
+  }
+  const bool recomputes =
+      std::ranges::any_of(recompute_choices(job), [&](const Recompute& recompute) {
+        return leaves_recompute(implementation, group.gpus, recompute);
+      });
+  if (!recomputes) {
+    return {framework + " does not train with 'recompute: " + text_of(job.training->recompute) +
+            "' on " + gpus + (group.gpus == 1 ? " GPU" : " GPUs")};
   }
   return {"the global batch of " + std::to_string(request_.job.global_batch()) +
           " sequences does not divide into " + gpus + " equal shares of whole micro-batches"};

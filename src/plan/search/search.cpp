@@ -21,18 +21,6 @@
 namespace memest {
 namespace {
 
-/// Candidates are followed event by event: on one GPU, as replicas or by one written sharing, they
-/// are few.
-bool is_followed(const Job& job) {
-  const auto& adapter = job.model.adapter;
-  const bool prefers = job.training && row_of(job.training->implementation.loop).prefers;
-  const auto& quantized = job.model.quantized;
-  const bool int8 = quantized && quantized->format == WeightFormat::int8;
-  return prefers || int8 || job.model.vision.has_value() ||
-         (adapter &&
-          (adapter->kind != AdapterKind::lora || (job.given.sharing && !adapter->parallel)));
-}
-
 constexpr const char* kTooLate = "too slow for the deadline";
 
 class PlanSearch {
@@ -85,12 +73,9 @@ class PlanSearch {
       return tasks[left].second > tasks[right].second;
     });
     groups_.resize(tasks.size());
-    SearchSpace space{request_, recomputes_, forms_, times_, {}};
-    if (is_followed(request_.job)) {
-      space.follow = [this](Evaluated& candidate, const Group& group) {
-        return follow(candidate, group);
-      };
-    }
+    const SearchSpace space{
+        request_, recomputes_, forms_, times_,
+        [this](Evaluated& candidate, const Group& group) { return follow(candidate, group); }};
     const char* const only = only_alone(request_.job);
     in_parallel(tasks.size(), request_.threads, [&](std::size_t i) {
       const auto [gpu, count] = tasks[order[i]];
@@ -220,7 +205,7 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
                                              : "the spec describes a model without training"};
   }
   auto reason = beyond_the_closed_form(request.job);
-  if (reason && !is_followed(request.job)) return reason;
+  if (reason && !is_followed(request.job, request.job.parallelism)) return reason;
   const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
   const char* const only = only_alone(request.job);
   if (only != nullptr && !alone) return Unavailable{only};

@@ -12,7 +12,8 @@ namespace {
 
 bool is_gated(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  if (decoder == nullptr) return false;
+  // A model that could not be read has no layers.
+  if (decoder == nullptr || decoder->kinds.empty()) return false;
   const auto* dense = std::get_if<DenseFeedForward>(&decoder->kinds.front().feed_forward);
   return dense != nullptr && dense->gated;
 }

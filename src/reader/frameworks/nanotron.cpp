@@ -7,7 +7,11 @@
 namespace memest {
 namespace {
 
-bool runs_pipeline(const Job& job) { return job.parallelism.pipeline > 1; }
+/// False of a model that could not be read, too.
+bool runs_pipeline(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return job.parallelism.pipeline > 1 && (decoder == nullptr || decoder->layers() > 0);
+}
 
 std::vector<std::int64_t> stages_of_nanotron(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);

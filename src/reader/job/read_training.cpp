@@ -7,7 +7,7 @@
 
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/framework.hpp"
-#include "reader/adapters/adapter.hpp"
+#include "reader/adapters/adapted_recipe.hpp"
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/offload_activations.hpp"
@@ -47,7 +47,7 @@ class TrainingReader {
     spec.completion_len = count("completion_len", 0);
     spec.gradient_accumulation = accumulation(spec.micro_batch);
     read_recipe(spec);
-    adapt_recipe(spec.recipe, spec.implementation);
+    adapter_ = adapt_recipe(training_, context_, spec, diagnostics_);
     read_hold_outputs(spec);
     read_optimizer(training_, spec, diagnostics_);
     spec.recompute = recompute(row_of(spec.implementation.loop));
@@ -261,45 +261,6 @@ class TrainingReader {
     if (spec.recipe.weights == spec.recipe_of_fsdp->weights) return;
     spec.recipe_of_fsdp->weights = spec.recipe.weights;
     spec.recipe_of_fsdp->name = spec.recipe.name;
-  }
-
-  /// An adapter's gradients and states are of its own type.
-  void adapt_recipe(Recipe& recipe, const Implementation& implementation) {
-    const bool parallel = adapts_parallel_layers(implementation);
-    const bool in_type = row_of(implementation.framework).adapters_in_type;
-    adapter_ = read_adapter(training_, recipe.weights, parallel, in_type ? "model" : "fp32");
-    if (!adapter_ || parallel) return;
-    if (recipe.master && shards_in_deepspeed(implementation)) return;  // Job::settle_adapter()
-    const bool gathered = recipe.gathered_units && !context_.parallelism.fsdp;
-    if (recipe.master || gathered || recipe.fp8_weight_copies > 0) {
-      diagnostics_.push_back(unavailable_at(
-          training_.find("adapter")->span, "an adapter under the precision " + quote(recipe.name),
-          "use fp32, bf16, fp16, amp-bf16, amp-fp16 or bf16-autocast"));
-      return;
-    }
-    if (over_codes() && row_of(implementation.loop).takes_tiles) {
-      // trl 1.16, sft_trainer.py, dpo_trainer.py: param.data.to(torch.bfloat16) of each that
-      // requires a gradient beside a base in 4 bits, which peft has widened.
-      adapter_->dtype = DType::bf16;
-      adapter_->recast = true;
-    }
-    // fsdp2_prepare_model: param.data.to(torch.float32) of each that requires a gradient.
-    if (recipe.gathered_units) adapter_->dtype = DType::fp32;
-    // Only what requires a gradient gets one, and AdamW's exp_avg is zeros_like(p).
-    recipe.trained = adapter_->dtype;
-    recipe.gradients = adapter_->dtype;
-    recipe.states = adapter_->dtype;
-  }
-
-  [[nodiscard]] bool shards_in_deepspeed(const Implementation& implementation) const {
-    return context_.parallelism.zero != ZeroStage::none && !context_.parallelism.fsdp &&
-           row_of(implementation.framework).sharer == Sharer::deepspeed;
-  }
-
-  /// Whether the model's linear layers are kept as codes.
-  [[nodiscard]] bool over_codes() const {
-    return find_qlora(training_) != nullptr ||
-           (context_.model != nullptr && context_.model->quantized);
   }
 
   /// train.py keeps the logits by name: who keeps those of nanoGPT's model, and says no other loop,

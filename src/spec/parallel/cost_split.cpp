@@ -23,6 +23,7 @@ std::int64_t cost_of_layer(const DecoderSpec& decoder) {
 }  // namespace
 
 std::vector<std::int64_t> stages_by_cost(const DecoderSpec& decoder, const Parallelism& layout) {
+  if (decoder.layers() == 0) return {};
   const std::int64_t ranks = layout.pipeline;
   const std::int64_t layer = cost_of_layer(decoder);
   // The vocabulary is padded for the tensor-parallel ranks.

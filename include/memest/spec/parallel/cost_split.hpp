@@ -11,8 +11,8 @@
 namespace memest {
 
 /// The layers of each stage of `layout`'s pipeline. A stage ends with the layer that takes the cost
-/// so far past its part of the whole. Empty: a stage would have nothing to train, or the head would
-/// not be in the last one.
+/// so far past its part of the whole. Empty: there are none, a stage would have nothing to train,
+/// or the head would not be in the last one.
 std::vector<std::int64_t> stages_by_cost(const DecoderSpec& decoder, const Parallelism& layout);
 
 /// The micro-batches that the engine of a pipeline so dealt takes at least: its 1F1B one less than
