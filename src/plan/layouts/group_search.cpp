@@ -7,9 +7,10 @@
 #include <tuple>
 #include <utility>
 
-#include "memest/memory/unfollowed.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/cost_split.hpp"
+#include "plan/layouts/candidate_outside.hpp"
+#include "plan/layouts/followed.hpp"
 
 namespace memest {
 namespace {
@@ -21,7 +22,10 @@ constexpr const char* kTooClose = "too close to call";
 class GroupSearch {
  public:
   GroupSearch(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus)
-      : space_(space), device_(device), job_(space.request.job) {
+      : space_(space),
+        device_(device),
+        job_(space.request.job),
+        outside_(space.request.job, *device.of.gpu) {
     group_.gpu = device.index;
     group_.gpus = gpus;
     Hardware hardware = job_.hardware;
@@ -128,10 +132,8 @@ class GroupSearch {
       note_refusal(*reason);
       return true;
     }
-    if (!space_.follow(candidate, group_)) {
-      Job job = job_;
-      job.lay_over(candidate.layout);
-      note_refusal(*beyond_the_formulas(job));
+    if (const auto reason = space_.follow(candidate, group_)) {
+      note_refusal(*reason);
       return true;
     }
     ++group_.candidates;
@@ -197,7 +199,7 @@ class GroupSearch {
 
   void evaluate(Evaluated& candidate, const RankForms& forms) {
     const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch)
-                                    .estimate(outside_of(candidate));
+                                    .estimate(outside_.of(candidate.layout, candidate.batch));
     candidate.verdict = judge(peak, capacity_);
     const auto within = [&](Bytes bytes, Bytes outside) {
       return capacity_.allocator_limit ? bytes - outside : bytes;
@@ -312,33 +314,6 @@ class GroupSearch {
     return step.value() / tokens;
   }
 
-  OutsideBytes outside_of(const Evaluated& candidate) {
-    OutsideBytes outside = outside_of(candidate.layout.shard_ranks());
-    if (!unfollowed_of_sample_) {
-      Job larger = job_;
-      ++larger.training->micro_batch;
-      unfollowed_of_sample_ = most_unfollowed_bytes(larger) - most_unfollowed_bytes(job_);
-    }
-    const std::int64_t more = candidate.batch.micro_batch - job_.training->micro_batch;
-    outside.high += *unfollowed_of_sample_ * more;
-    return outside;
-  }
-
-  /// Two ranks that share hold less than more of them do, and more alike.
-  const OutsideBytes& outside_of(std::int64_t shard_ranks) {
-    constexpr std::int64_t kAlike = 3;
-    std::optional<OutsideBytes>& known =
-        outside_[static_cast<std::size_t>(std::min(shard_ranks, kAlike))];
-    if (!known) {
-      Job job = job_;
-      job.hardware.gpu = *device_.of.gpu;
-      job.parallelism = Parallelism();
-      job.parallelism.data = shard_ranks;
-      known = outside_bytes(job);
-    }
-    return *known;
-  }
-
   /// Keeps the candidate that lacks least; at equal lack, the one that takes less of the device.
   void keep_nearest(const Evaluated& candidate) {
     const auto lacks = [](const Evaluated& one) {
@@ -366,10 +341,9 @@ class GroupSearch {
   const SearchSpace& space_;
   const TimedDevice& device_;
   const Job& job_;
-  std::optional<Bytes> unfollowed_of_sample_;  ///< of one more sequence, at most
   Capacity capacity_;
-  std::array<std::optional<OutsideBytes>, 4> outside_;  ///< by ranks that share
-  bool timed_ = false;                                  ///< whether such steps have a time
+  CandidateOutside outside_;
+  bool timed_ = false;  ///< whether such steps have a time
   /// Batch choices by data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
   std::int64_t least_micro_batches_ = 1;
@@ -396,19 +370,6 @@ class GroupSearch {
 };
 
 }  // namespace
-
-bool is_followed(const Job& job, const Parallelism& layout) {
-  const LoopRow& loop = row_of(job.training->implementation.loop);
-  const auto& quantized = job.model.quantized;
-  const bool int8 = quantized && quantized->format == WeightFormat::int8;
-  if (loop.prefers || int8 || job.model.vision) return true;
-  const Sharing sharing = sharing_of(layout);
-  const bool shared = sharing.in_units() || sharing.in_stages();
-  if (loop.takes_tiles && shared) return true;
-  const auto& adapter = job.model.adapter;
-  if (!adapter) return false;
-  return adapter->kind != AdapterKind::lora || (shared && !adapter->parallel);
-}
 
 Group search_group(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus) {
   return GroupSearch(space, device, gpus).answer();

@@ -49,8 +49,9 @@ struct Group {
   std::variant<std::monostate, Unavailable> unavailable;
 };
 
-/// Gives a group's candidate its verdict and bytes by the events of its steps. False: it has none.
-using FollowCandidate = std::function<bool(Evaluated&, const Group&)>;
+/// Gives a group's candidate its verdict and bytes by the events of its steps, or says why it has
+/// none.
+using FollowCandidate = std::function<std::optional<Unavailable>(Evaluated&, const Group&)>;
 
 /// References that all groups share; alive while they are searched.
 struct SearchSpace {
@@ -60,11 +61,6 @@ struct SearchSpace {
   LayoutTimes& times;
   FollowCandidate follow;  ///< for candidates that the closed form has no formulas for
 };
-
-/// Whether `job`'s candidates of this layout are followed event by event: what has no formulas, but
-/// for adapters of Megatron's layers, whose order those of the model tell, and TRL's loss behind
-/// FSDP2's head, of which the formulas are 6 % too high.
-bool is_followed(const Job& job, const Parallelism& layout);
 
 /// Number of candidates that a group keeps: its fastest.
 inline constexpr std::size_t kFastest = 24;

@@ -10,6 +10,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/plan/in_parallel.hpp"
 #include "memest/spec/framework.hpp"
+#include "plan/layouts/followed.hpp"
 #include "plan/layouts/group_search.hpp"
 #include "plan/layouts/refusal.hpp"
 #include "plan/search/describe.hpp"
@@ -91,15 +92,15 @@ class PlanSearch {
   }
 
   /// FollowCandidate: as `estimate` answers for the candidate.
-  bool follow(Evaluated& candidate, const Group& group) {
+  std::optional<Unavailable> follow(Evaluated& candidate, const Group& group) {
     const Job job = describer_.job_of(describer_.candidate_of(candidate, group, recomputes_));
     const auto memory = describer_.memory_of(job, Follow::to_first_refusal);
-    if (!memory) return false;
+    if (!memory) return beyond_the_formulas(job);
     candidate.verdict = memory->verdict;
     candidate.device = memory->device;
     candidate.low = memory->low;
     candidate.high = memory->high;
-    return true;
+    return std::nullopt;
   }
 
   void count_candidates() {
