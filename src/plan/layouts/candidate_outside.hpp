@@ -1,4 +1,4 @@
-// What the candidates of a search take outside of their allocators.
+// The bytes that the candidates of a search take outside of their allocators.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace memest {
 
-/// Of a job's candidates on one GPU type: outside_bytes(), asked once for layouts alike.
+/// Asks outside_bytes() once for layouts alike, of a job on one GPU type.
 class CandidateOutside {
  public:
   CandidateOutside(const Job& job, const GpuSpec& gpu) : job_(job), gpu_(gpu) {}
