@@ -228,12 +228,14 @@ class StepAccount {
   void add_collectives(StepSeconds& result, const PartCost& held, double lead) const {
     const TrainingSpec& training = *model_.job_->training;
     const double layers = static_cast<double>(model_.layers()) / static_cast<double>(step_.ranks);
-    const ReplicatedPart part{.held = reduced_of(held),
-                              .units = std::max(1.0, layers),
-                              .training = training,
-                              .parallelism = parallelism_,
-                              .linked_gpus = model_.job_->hardware.linked_gpus(),
-                              .in_fp8 = gathers_in_fp8(*model_.work_, training, held.weights)};
+    const ReplicatedPart part{
+        .held = reduced_of(held),
+        .units = std::max(1.0, layers),
+        .training = training,
+        .parallelism = parallelism_,
+        .linked_gpus = model_.job_->hardware.linked_gpus(),
+        .in_fp8 = gathers_in_fp8(*model_.work_, training, held.weights),
+        .saved_bytes = bytes_saved_by_codes(*model_.work_, *model_.job_, held.weights)};
     const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
     CollectiveSeconds collectives = collective_seconds(part, *model_.links_, model_.outlook_);
     collectives.casts /= model_.share_;

@@ -77,6 +77,11 @@ std::string spec_of(const Program& program, const PlanCandidate& candidate) {
 }
 
 constexpr const char* kLora = "{lora: {rank: 8, targets: [q_proj, v_proj]}}";
+constexpr const char* kQlora = "{qlora: {rank: 8, targets: [q_proj, v_proj]}}";
+constexpr const char* kQloraInBf16 =
+    "{qlora: {rank: 8, targets: [q_proj, v_proj], quant_storage: bf16}}";
+constexpr const char* kQloraInFp32 =
+    "{qlora: {rank: 8, targets: [q_proj, v_proj], quant_storage: fp32}}";
 constexpr const char* kLoraOfLitgpt = "{lora: {rank: 8, targets: [query, value]}}";
 
 }  // namespace
@@ -91,6 +96,9 @@ TEST_CASE("every row of a plan is a spec that is read, and estimated as the row 
       Program{"{name: transformers, loop: trainer}", "amp-bf16",
               "{lora: {rank: 8, targets: [q_proj], modules_to_save: [lm_head]}}"},
       Program{"{name: transformers, loop: sft}", "amp-bf16", ""},
+      Program{"{name: transformers, loop: sft}", "bf16-autocast", kQlora},
+      Program{"{name: transformers, loop: trainer}", "bf16-autocast", kQloraInBf16},
+      Program{"{name: transformers, loop: trainer}", "bf16", kQloraInFp32},
       Program{"{name: transformers, loop: sft}", "bf16-autocast", kLora},
       Program{"{name: transformers, loop: dpo}", "fp32", ""},
       Program{"{name: transformers, loop: dpo}", "amp-bf16", kLora},

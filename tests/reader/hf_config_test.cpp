@@ -173,6 +173,10 @@ TEST_CASE("a checkpoint of codes is read with its codes") {
   CHECK(quantized(R"({"quant_method": "bitsandbytes", "load_in_4bit": true,
                       "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": true,
                       "llm_int8_skip_modules": null})") == expected);
+  expected.storage = DType::bf16;
+  CHECK(quantized(R"({"load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
+                      "bnb_4bit_use_double_quant": true,
+                      "bnb_4bit_quant_storage": "bfloat16"})") == expected);
   // Before transformers wrote the method's name, and with BitsAndBytesConfig's usual values.
   expected = {};
   expected.format = WeightFormat::fp4;

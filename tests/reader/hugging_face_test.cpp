@@ -208,6 +208,30 @@ TEST_CASE("SFTTrainer's loop is read where its loss is known, the Trainer's else
                  "training.implementation.loop") == "sft");
 }
 
+TEST_CASE("the type that codes are packed in is read where FSDP2 cuts them") {
+  const std::string launch =
+      "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nnum_processes: 4\n"
+      "mixed_precision: bf16\n";
+  const auto storage_of = [&](const std::string& file, bool sharded) {
+    const auto tree = sharded ? tree_of({{"a.yaml", file}, {"launch.yaml", launch}})
+                              : tree_of({{"a.yaml", file}});
+    return value_of(tree, "compression.quantize.quant_storage");
+  };
+  const std::string trl =
+      "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: true\nload_in_4bit: true\n"
+      "dtype: bfloat16\n";
+  CHECK(storage_of(trl + "bnb_4bit_quant_storage: bfloat16\n", true) == "bf16");
+  CHECK(storage_of(trl + "bnb_4bit_quant_storage: uint8\n", true) == "nothing");
+  CHECK(storage_of(trl, true) == "nothing");
+  // Alone a GPU keeps all codes, whatever they are packed in.
+  CHECK(storage_of(trl + "bnb_4bit_quant_storage: bfloat16\n", false) == "nothing");
+  const std::string factory =
+      "model_name_or_path: Qwen/Qwen3-0.6B\nstage: sft\nfinetuning_type: lora\n"
+      "quantization_bit: 4\nbf16: true\n";
+  CHECK(storage_of(factory, true) == "bf16");
+  CHECK(storage_of(factory, false) == "nothing");
+}
+
 TEST_CASE("a length that is written as none is none") {
   const std::string keys = "use_peft: false\nmodel_name_or_path: gpt2\n";
   CHECK(value_of(tree_of({{"a.yaml", keys + "max_length: null\n"}}), "training.seq_len") ==

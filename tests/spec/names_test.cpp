@@ -45,6 +45,8 @@ TEST_CASE("quantised weights as a spec takes them") {
   CHECK(spec_value_of(QuantizedWeights{
             .format = WeightFormat::int8, .double_quant = false, .threshold = 2.5}) ==
         "{weights: int8, threshold: 2.5, skip_modules: [lm_head]}");
+  CHECK(spec_value_of(QuantizedWeights{.storage = DType::bf16}) ==
+        "{weights: nf4, double_quant: true, quant_storage: bf16, skip_modules: [lm_head]}");
 }
 
 TEST_CASE("layers are the sum of the runs") {

@@ -29,6 +29,7 @@
 #include "memory/programs/inference_loop.hpp"
 #include "memory/programs/pipeline_stages.hpp"
 #include "memory/programs/wrapper.hpp"
+#include "memory/quantized/coded_shares.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
 #include "memory/sharding/model_placement.hpp"
 #include "memory/sharding/model_tensors.hpp"
@@ -46,7 +47,9 @@ namespace {
 /// The parameters that this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
   if (!shards_by<RowShards>(job)) return graph.parameters;
-  return sharded_by_rows(graph.parameters, job.parallelism);
+  Inventory shares = sharded_by_rows(graph.parameters, job.parallelism);
+  if (job.model.quantized) share_codes(graph.parameters, job, shares);
+  return shares;
 }
 
 const LoopHabits& habits_of(const Job& job) {
@@ -100,11 +103,19 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
   const auto& [timeline, recorder, reference] = record;
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
+  const ShareCutter::Model model{job, graph.parameters, inventory, order, tensors};
+  if (shards_by<RowShards>(job) && job.model.quantized) {
+    CodedShares coded(model, recorder);
+    coded.place();
+    pass_barriers(job, ModelPlace::absent, recorder);
+    recorder.empty_cache();
+    return coded.cut(placement);
+  }
   if (shards_by<RowShards>(job)) {
     pass_barriers(job, ModelPlace::absent, recorder);
     if (reference != nullptr) reference->place();
     if (habits_of(job).empties_cache) recorder.empty_cache();  // as the Trainer wraps
-    ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
+    ShareCutter cutter(model, placement, recorder);
     if (shard_init(job) != ShardInit::meta) return cutter.cut();
     if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
   }

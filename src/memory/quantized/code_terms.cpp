@@ -6,6 +6,7 @@
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/quantized/code_placement.hpp"
+#include "memory/quantized/coded_shares.hpp"
 #include "memory/states/model_states.hpp"
 
 namespace memest {
@@ -58,8 +59,10 @@ LedgerTerm code_term(const Job& job, const Inventory& inventory) {
   std::int64_t bytes = bytes_of_process(quantized);
   for (const ParameterTensor& tensor : inventory.parameters) {
     if (!tensor.quantized) continue;
-    const std::int64_t each =
-        stored_bytes(quantized, {elements_of(tensor), tensor.shape.front()}, compute);
+    const CodedMatrix weight{elements_of(tensor), tensor.shape.front()};
+    const std::int64_t scales =
+        stored_bytes(quantized, weight, compute) - bytes_of_codes(quantized, weight);
+    const std::int64_t each = checked_add(bytes_of_shared_codes(job, tensor), scales);
     bytes = checked_add(bytes, checked_multiply(each, tensor.count));
   }
   const WeightFormatRow& format = row_of(quantized.format);

@@ -78,6 +78,7 @@ class ModelPlacement {
     return inventory_.parameters[tensors_.parameters[parameter].row];
   }
   [[nodiscard]] DType type_of(std::size_t parameter) const {
+    if (codes_ && row(parameter).quantized) return codes_->quantized().storage;
     return placed_type(row(parameter), recipe_);
   }
   void probe_context();

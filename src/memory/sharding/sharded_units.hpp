@@ -150,6 +150,7 @@ class ShardedUnits final : public BlockHooks {
   std::int64_t multiprocessors_;  // 0: not known
   bool offloads_;
   ShardTypes types_;
+  DType codes_;               // the type that codes are packed in, and gathered
   std::vector<bool> in_fp8_;  // by rows of the inventory
   Float8Shares float8_;
   std::vector<ShardedUnit> units_;

@@ -68,6 +68,15 @@ void ShareCutter::cut(const ShardedUnit& unit) {
   }
 }
 
+std::vector<ShardedUnit> units_as_wrapped(const ShareCutter::Model& model,
+                                          const Timeline& timeline) {
+  std::vector<ShardedUnit> units = sharded_units(model.job, model.shares, model.order, timeline);
+  std::stable_partition(units.begin(), units.end(), [&timeline](const ShardedUnit& unit) {
+    return timeline.places[unit.first].layer > 0 && !unit.is_root;
+  });
+  return units;
+}
+
 void ShareCutter::cut() {
   if (row_of(model_.job.training->implementation.loop).accelerate) held_ = held_by_accelerate();
   if (shard_init(model_.job) == ShardInit::device) {
@@ -79,13 +88,7 @@ void ShareCutter::cut() {
       }
     }
   }
-  std::vector<ShardedUnit> units =
-      sharded_units(model_.job, model_.shares, model_.order, recorder_.timeline());
-  // The blocks are wrapped before the ends, and the model as the last.
-  std::stable_partition(units.begin(), units.end(), [this](const ShardedUnit& unit) {
-    return recorder_.timeline().places[unit.first].layer > 0 && !unit.is_root;
-  });
-  for (const ShardedUnit& unit : units) cut(unit);
+  for (const ShardedUnit& unit : units_as_wrapped(model_, recorder_.timeline())) cut(unit);
   for (HeldStorage& whole : whole_) whole.drop();
 }
 

@@ -51,4 +51,8 @@ class ShareCutter {
   std::vector<bool> held_;
 };
 
+/// The units in the order in which they are wrapped: the blocks before the ends, the model last.
+std::vector<ShardedUnit> units_as_wrapped(const ShareCutter::Model& model,
+                                          const Timeline& timeline);
+
 }  // namespace memest

@@ -21,6 +21,7 @@ void ShardedUnits::place_scales(const Graph& graph) {
 }
 
 DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
+  if (row(parameter).quantized) return codes_;
   return is_in_fp8(parameter) ? DType::fp8 : gradient_type(parameter);
 }
 
@@ -38,6 +39,7 @@ bool ShardedUnits::casts() const {
 bool ShardedUnits::widens_sums() const { return casts() && types_.reduced != types_.gathered; }
 
 DType ShardedUnits::share_type(std::uint32_t parameter) const {
+  if (row(parameter).quantized) return codes_;
   const bool widened = row(parameter).trainable && !row(parameter).whole_module;
   return widened ? types_.share : recipe_.weights;
 }

@@ -54,7 +54,8 @@ class UnitWriter {
         reads_head_(row_of(job.training->implementation.loop).takes_tiles),
         prefers_(row_of(job.training->implementation.loop).prefers),
         peft_in_accelerate_(job.model.adapter &&
-                            row_of(job.training->implementation.loop).accelerate) {}
+                            row_of(job.training->implementation.loop).accelerate),
+        codes_stay_(job.model.quantized && !job.model.quantized->in_shards()) {}
 
   std::vector<ShardedUnit> write() && {
     const auto& stages = order_.stages();
@@ -211,7 +212,8 @@ class UnitWriter {
   [[nodiscard]] std::vector<std::uint32_t> parameters_of_layer(std::int64_t layer) const {
     std::vector<std::uint32_t> list;
     for (std::uint32_t i = 0; i < timeline_.parameters.size(); ++i) {
-      if (timeline_.parameters[i].layer == layer) list.push_back(i);
+      const bool ignored = codes_stay_ && row(i).quantized;
+      if (timeline_.parameters[i].layer == layer && !ignored) list.push_back(i);
     }
     return list;
   }
@@ -344,6 +346,7 @@ class UnitWriter {
   bool reads_head_;  // without calling its module
   bool prefers_;
   bool peft_in_accelerate_;
+  bool codes_stay_;  // with their modules, on every rank
   PartSpan span_;
   std::uint32_t head_ = 0;
   std::vector<ShardedUnit> units_;

@@ -18,12 +18,24 @@ struct Ways {
   bool flat = false;      ///< FSDP1's shards
 };
 
-/// FSDP2 shards what LoRA adds to weights that are not kept as codes, in the Trainer within the
-/// layers alone (reader/job/check_parallelism.cpp, reader/frameworks/unrecorded.cpp).
+/// FSDP2 takes codes of 4 bits in accelerate's loops, of a type that it does not cast as it gathers
+/// (reader/frameworks/compression.cpp).
+bool shards_codes(const Job& job) {
+  const QuantizedWeights& quantized = *job.model.quantized;
+  const TrainingSpec& training = *job.training;
+  const Recipe& recipe = training.recipe_of_fsdp ? *training.recipe_of_fsdp : training.recipe;
+  const bool cast =
+      quantized.in_shards() && recipe.casts_gathered() && quantized.storage != recipe.compute;
+  return row_of(training.implementation.loop).accelerate &&
+         row_of(quantized.format).in_params_4bit() && !cast;
+}
+
+/// FSDP2 shards what LoRA adds, in the Trainer within the layers alone
+/// (reader/job/check_parallelism.cpp, reader/frameworks/unrecorded.cpp).
 bool shards_adapter(const Job& job) {
   const Adapter& adapter = *job.model.adapter;
   const bool within = adapter.whole_modules.empty() && !adapts(adapter, "lm_head");
-  return adapter.kind == AdapterKind::lora && !job.model.quantized &&
+  return adapter.kind == AdapterKind::lora && (!job.model.quantized || shards_codes(job)) &&
          (within || !row_of(job.training->implementation.loop).accelerate);
 }
 

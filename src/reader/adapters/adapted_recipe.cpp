@@ -45,15 +45,19 @@ std::optional<Adapter> adapt_recipe(const Value& training, const TrainingContext
                                          "bf16-autocast"));
     return adapter;
   }
-  if (is_over_codes(training, context.model) && row_of(implementation.loop).takes_tiles) {
+  const bool over_codes = is_over_codes(training, context.model);
+  if (over_codes && row_of(implementation.loop).takes_tiles) {
     // trl 1.16, sft_trainer.py, dpo_trainer.py: param.data.to(torch.bfloat16) of each that
     // requires a gradient beside a base in 4 bits, which peft has widened.
     adapter->dtype = DType::bf16;
     adapter->recast = true;
   }
-  // fsdp2_prepare_model: param.data.to(torch.float32) of each that requires a gradient.
-  if (recipe.gathered_units) adapter->dtype = DType::fp32;
-  if (spec.recipe_of_fsdp) train_in(DType::fp32, *spec.recipe_of_fsdp);
+  // fsdp2_prepare_model: param.data.to(torch.float32) of each that requires a gradient, but in a
+  // model that has codes (model_has_params4bit).
+  if (recipe.gathered_units && !over_codes) adapter->dtype = DType::fp32;
+  if (spec.recipe_of_fsdp) {
+    train_in(over_codes ? adapter->dtype : DType::fp32, *spec.recipe_of_fsdp);
+  }
   train_in(adapter->dtype, recipe);
   return adapter;
 }

@@ -127,6 +127,9 @@ QuantizedWeights quantized_of(const Value& written) {
   quantized.double_quant = as_flag(written.find("double_quant")).value_or(false);
   quantized.group_size = as_count(written.find("group_size")).value_or(quantized.group_size);
   quantized.threshold = as_number(written.find("threshold")).value_or(quantized.threshold);
+  if (const auto storage = as_text(written.find("quant_storage"))) {
+    quantized.storage = code_storage_of(*storage);
+  }
   const Value* modules = written.find("skip_modules");
   if (modules == nullptr) return quantized;
   quantized.skip_modules.clear();
@@ -150,11 +153,20 @@ void check_format(const Value& written, const QuantizedWeights& quantized,
   if (int8) refuse("double_quant", "the scales of LLM.int8() are not quantised");
   if (int8) refuse("group_size", "LLM.int8() has a scale for each row");
   if (!hqq && !int8) refuse("group_size", "bitsandbytes' blocks are of 64 codes");
+  if (hqq || int8) refuse("quant_storage", "bitsandbytes packs codes of 4 bits alone");
   if (!int8) refuse("threshold", "only LLM.int8() looks for outliers");
 }
 
 bool is_int8(const Job& job) {
   return job.model.quantized && job.model.quantized->format == WeightFormat::int8;
+}
+
+/// FSDP2 as accelerate prepares it, around codes of 4 bits and LoRA.
+bool cuts_codes(const Job& job) {
+  const bool lora = job.model.adapter && job.model.adapter->kind == AdapterKind::lora;
+  return shards_by<RowShards>(job) && lora &&
+         row_of(job.forward()->implementation.loop).accelerate &&
+         row_of(job.model.quantized->format).in_params_4bit() && !job.parallelism.offload.any();
 }
 
 constexpr NotRecorded kNotRecorded[] = {
@@ -237,12 +249,27 @@ constexpr NotRecorded kNotRecorded[] = {
      },
      "of HQQ beside Liger's kernels", "leave one of the two out"},
     {[](const Job& job) {
+       return job.model.quantized && job.forward() != nullptr && shards_by<RowShards>(job) &&
+              row_of(job.model.quantized->format).in_params_4bit() &&
+              !row_of(job.forward()->implementation.loop).accelerate;
+     },
+     "in FSDP2 of a plain loop", "set 'loop' to trainer"},
+    {[](const Job& job) {
        const bool alone = job.parallelism.ranks() == 1 && !job.parallelism.fsdp;
        const bool hqq = job.model.quantized && row_of(job.model.quantized->format).hqq;
        return job.model.quantized && job.forward() != nullptr && !alone &&
-              (hqq || !shards_by<ReplicasOfDdp>(job));
+              (hqq || !(shards_by<ReplicasOfDdp>(job) || cuts_codes(job)));
      },
      "divided over GPUs", "leave 'parallelism' out but for 'data'"},
+    // FSDPParam.init_dtype_attrs: what lies in another type than the policy's is cast to that.
+    {[](const Job& job) {
+       if (!job.model.quantized || !job.training || !shards_by<RowShards>(job)) return false;
+       const Recipe& recipe = job.training->recipe;
+       return job.model.quantized->in_shards() && recipe.casts_gathered() &&
+              job.model.quantized->storage != recipe.compute;
+     },
+     "whose codes FSDP2 would cast to the type in which it gathers",
+     "set 'quant_storage' to that type"},
 };
 
 /// Where codes run, but for what kNotRecorded names.
@@ -301,6 +328,9 @@ void read_quantized_base(const Value& root, const FrameworkRow& framework, Model
   // A config says it of its own weights.
   if (model.quantized) return;
   model.quantized = QuantizedWeights{};
+  if (const auto storage = as_text(qlora->find("quant_storage"))) {
+    model.quantized->storage = code_storage_of(*storage);
+  }
   if (!framework.quantizes_all) return;
   model.quantized->double_quant = false;
   model.quantized->skip_modules.clear();

@@ -42,6 +42,10 @@ std::optional<QuantizedWeights> by_bitsandbytes(const Value& written) {
   quantized.format = type == "nf4" ? WeightFormat::nf4 : WeightFormat::fp4;
   quantized.double_quant =
       !eight && as_flag(written.find("bnb_4bit_use_double_quant")).value_or(false);
+  if (!eight) {
+    const std::string storage = as_text(written.find("bnb_4bit_quant_storage")).value_or("uint8");
+    quantized.storage = code_storage_of(storage);
+  }
   if (eight) {
     quantized.format = WeightFormat::int8;
     quantized.threshold =

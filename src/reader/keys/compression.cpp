@@ -1,4 +1,5 @@
 // The keys of `compression`.
+#include "reader/keys/code_storage.hpp"
 #include "reader/keys/keys.hpp"
 
 namespace memest {
@@ -56,6 +57,7 @@ constexpr Key kQuantizeKeys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "The scales of nf4 and fp4 are codes too (bnb_4bit_use_double_quant)."},
+    kCodeStorage,
     {.name = "group_size",
      .shapes = {count(1, 65'536)},
      .fallback = "64",

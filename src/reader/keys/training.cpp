@@ -1,4 +1,5 @@
 // The keys of `training`.
+#include "reader/keys/code_storage.hpp"
 #include "reader/keys/keys.hpp"
 
 namespace memest {
@@ -150,6 +151,9 @@ constexpr Key kLoraRank = {.name = "rank",
 constexpr Key kLoraKeys[] = {
     kLoraRank, kAdapterTargets, kAdapterDropout, kAdapterDtype, kWholeModules,
 };
+constexpr Key kQloraKeys[] = {
+    kLoraRank, kAdapterTargets, kAdapterDropout, kAdapterDtype, kWholeModules, kCodeStorage,
+};
 constexpr Word kExcludedParts[] = {{"vision_tower"}, {"multi_modal_projector"}};
 constexpr Shapes kExcluded = {choice(kExcludedParts)};
 constexpr Key kPlainLoraKeys[] = {
@@ -193,7 +197,7 @@ constexpr Key kPromptEncoderKeys[] = {
 constexpr Key kAdapterKeys[] = {
     {.name = "lora", .shapes = {table(kPlainLoraKeys)}, .doc = "Low-rank adapters."},
     {.name = "qlora",
-     .shapes = {table(kLoraKeys)},
+     .shapes = {table(kQloraKeys)},
      .doc = "Low-rank adapters over weights in nf4 with quantised scales."},
     {.name = "dora",
      .shapes = {table(kLoraKeys)},

@@ -6,7 +6,6 @@
 
 #include "reader/text/scalar.hpp"
 #include "reader/text/text.hpp"
-#include "reader/text/text.hpp"
 
 namespace memest {
 namespace {

@@ -39,13 +39,13 @@ std::vector<StoredTensor> bitsandbytes_tensors(const QuantizedWeights& quantized
     return {{"scales", weight.rows, DType::fp32}, {"codes", elements, DType::int8}};
   }
   const std::int64_t blocks = quotient_up(elements, quantized.group_size);
-  const std::int64_t codes = quotient_up(elements, 2);
+  const std::int64_t codes = quotient_up(elements, 2 * size_of(quantized.storage));
   if (!quantized.double_quant) {
     return {{"absmax", blocks, DType::fp32},
-            {"codes", codes, DType::uint8},
+            {"codes", codes, quantized.storage},
             {"values", kValuesOf4bit, DType::fp32}};
   }
-  return {{"codes", codes, DType::uint8},
+  return {{"codes", codes, quantized.storage},
           {"values", kValuesOf4bit, DType::fp32},
           {"offset", 1, DType::fp32},
           {"nested absmax", quotient_up(blocks, kBlockOfScales), DType::fp32},
@@ -65,6 +65,20 @@ std::optional<WeightFormat> weight_format_of(std::string_view word) {
   return found->format;
 }
 
+DType code_storage_of(std::string_view word) {
+  struct StorageWord {
+    std::string_view word;
+    DType type;
+  };
+  constexpr std::array kWords = {
+      StorageWord{"bf16", DType::bf16}, StorageWord{"bfloat16", DType::bf16},
+      StorageWord{"fp16", DType::fp16}, StorageWord{"float16", DType::fp16},
+      StorageWord{"fp32", DType::fp32}, StorageWord{"float32", DType::fp32},
+  };
+  const auto* const found = std::ranges::find(kWords, word, &StorageWord::word);
+  return found == kWords.end() ? DType::uint8 : found->type;
+}
+
 std::string spec_value_of(const QuantizedWeights& quantized) {
   const WeightFormatRow& format = row_of(quantized.format);
   std::string text = "{weights: " + std::string(format.word);
@@ -75,6 +89,7 @@ std::string spec_value_of(const QuantizedWeights& quantized) {
         std::to_chars(digits.data(), digits.data() + digits.size(), quantized.threshold);
     text += ", threshold: " + std::string(digits.data(), written.ptr);
   }
+  if (quantized.in_shards()) text += ", quant_storage: " + std::string(name_of(quantized.storage));
   if (format.hqq) text += ", group_size: " + std::to_string(quantized.group_size);
   std::string modules;
   for (const std::string& module : quantized.skip_modules) {

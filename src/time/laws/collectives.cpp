@@ -119,6 +119,24 @@ Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training,
   return training.te_linears ? te_gathers(work, training, weights) : float8_gathers(work, training);
 }
 
+double bytes_saved_by_codes(const StepWork& work, const Job& job, double weights) {
+  const auto& quantized = job.model.quantized;
+  if (!quantized || units_of(sharding_of(job)) == nullptr) return 0;
+  std::int64_t coded = 0;
+  for (const ParameterTensor& parameter : work.graph->parameters.parameters) {
+    if (!parameter.quantized) continue;
+    std::int64_t elements = parameter.count;
+    for (const std::int64_t size : parameter.shape) elements = checked_multiply(elements, size);
+    coded = checked_add(coded, elements);
+  }
+  constexpr double kBitsOfByte = 8;
+  const double code = quantized->in_shards()
+                          ? static_cast<double>(row_of(quantized->format).bits) / kBitsOfByte
+                          : 0;
+  const auto passed = static_cast<double>(size_of(job.training->recipe.passed_weights()));
+  return weights * static_cast<double>(coded) / work.parameters * (passed - code);
+}
+
 double exposed(double transfer, double compute, double tail) {
   // The last piece is ready only when the backward has ended (the first one must be there before
   // the forward begins), so no pass hides it.
@@ -138,7 +156,7 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const double gradients = part.held.trained * size - experts;
   const auto passed = static_cast<double>(size_of(recipe.passed_weights()));
   const double narrowed =
-      part.in_fp8.elements * (passed - static_cast<double>(size_of(DType::fp8)));
+      part.in_fp8.elements * (passed - static_cast<double>(size_of(DType::fp8))) + part.saved_bytes;
   const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
   // Whole weights are gathered where the ranks have stepped a share each: not frozen ones.
   const double weights = (by_unit ? part.held.weights : part.held.trained) * passed - narrowed;

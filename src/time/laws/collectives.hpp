@@ -17,6 +17,10 @@ struct Float8Gathers {
 /// Those of a rank with so many elements of weights.
 Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training, double weights);
 
+/// Bytes less that a rank's gathers carry for so many elements of weights, of which some lie as
+/// codes: each at what its code takes, or nothing where FSDP2 cuts no codes.
+double bytes_saved_by_codes(const StepWork& work, const Job& job, double weights);
+
 /// One rank's weights, reduced and gathered in so many units (layers) of a training.
 struct ReplicatedPart {
   const PartCost& held;
@@ -24,7 +28,8 @@ struct ReplicatedPart {
   const TrainingSpec& training;
   const Parallelism& parallelism;
   std::int64_t linked_gpus = 8;
-  Float8Gathers in_fp8;  ///< of the weights
+  Float8Gathers in_fp8;    ///< of the weights
+  double saved_bytes = 0;  ///< of a gather, by codes
 };
 
 /// Seconds of one micro-step's passes.

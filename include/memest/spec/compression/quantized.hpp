@@ -36,18 +36,28 @@ const WeightFormatRow& row_of(WeightFormat format);
 /// Absent where no format has that name.
 std::optional<WeightFormat> weight_format_of(std::string_view word);
 
+/// A type that codes of 4 bits are packed in, by its word in a spec ("bf16") or PyTorch's
+/// ("bfloat16"); uint8 where the word names none.
+DType code_storage_of(std::string_view word);
+
 /// BitsAndBytesConfig's llm_int8_threshold where nothing is written.
 inline constexpr double kOutlierThreshold = 6;
 
 /// The linear layers whose weights are codes, and of which kind.
 struct QuantizedWeights {
   WeightFormat format = WeightFormat::nf4;
-  bool double_quant = true;      ///< bitsandbytes: the scales are 8-bit codes with scales of theirs
+  bool double_quant = true;  ///< bitsandbytes: the scales are 8-bit codes with scales of theirs
+  /// Type of the elements that codes of 4 bits are packed in (bnb_4bit_quant_storage).
+  DType storage = DType::uint8;
   std::int64_t group_size = 64;  ///< codes that share a scale; of nf4 and fp4 always 64
   /// Columns of an input with a magnitude from here on are outliers to int8, multiplied in the
   /// input's type; 0: none are looked for.
   double threshold = kOutlierThreshold;
   std::vector<std::string> skip_modules = {"lm_head"};  ///< stay whole, by the end of their names
+
+  /// Whether FSDP2 cuts the codes: accelerate has it ignore those in integers, which stay whole on
+  /// every rank (1.15, fsdp2_prepare_model: incompatible_params4bit).
+  [[nodiscard]] bool in_shards() const { return storage != DType::uint8; }
 
   bool operator==(const QuantizedWeights&) const = default;
 };

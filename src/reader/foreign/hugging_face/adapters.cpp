@@ -36,6 +36,8 @@ void write_targets(ForeignImport& file, const LoraNames& names) {
 }
 
 constexpr WordPair kCodes[] = {{"nf4", "nf4"}, {"fp4", "fp4"}};
+constexpr WordPair kStorages[] = {
+    {"uint8", "uint8"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}};
 
 }  // namespace
 
@@ -66,6 +68,26 @@ void write_lora(ForeignImport& file, const LoraNames& names) {
   file.write(adapter_key(file, names, "modules_to_save"), list, {names.whole});
 }
 
+namespace {
+
+/// FSDP2 alone asks for it: else every rank keeps all codes, whatever they are packed in.
+void write_storage(ForeignImport& file, const CodeNames& names) {
+  const std::string name(names.storage.empty() ? std::string(names.storage_absent)
+                                               : file.text(names.storage, names.storage_absent));
+  const auto* const row = std::ranges::find(kStorages, name, &WordPair::foreign);
+  if (row == std::end(kStorages)) {
+    return file.refuse(names.storage, "codes packed in " + quote(name),
+                       "known are uint8, bfloat16, float16 and float32");
+  }
+  const std::string_view key = names.storage.empty() ? names.asking : names.storage;
+  if (has_fsdp(file) && row->own != "uint8") {
+    return file.write("compression.quantize.quant_storage", row->own, {key});
+  }
+  if (!names.storage.empty()) file.credit(names.storage, "compression.quantize.weights");
+}
+
+}  // namespace
+
 void write_codes(ForeignImport& file, const CodeNames& names) {
   const std::string name = file.text(names.type, "nf4");
   const auto* const row = std::ranges::find_if(
@@ -76,6 +98,7 @@ void write_codes(ForeignImport& file, const CodeNames& names) {
   file.write("compression.quantize.weights", row->own, {names.asking, names.type});
   file.write("compression.quantize.double_quant", file.text(names.nested, names.nested_absent),
              {names.nested, names.asking});
+  write_storage(file, names);
 }
 
 }  // namespace memest::hugging_face

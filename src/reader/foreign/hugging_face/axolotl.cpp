@@ -141,8 +141,11 @@ void write_adapter(ForeignImport& file) {
   write_lora(file, names);
   if (names.all) file.credit(kLinear, adapter_key(file, names, "targets"));
   if (file.flag(kEight)) file.write("compression.quantize.weights", "int8", {kEight});
-  // loaders/model.py: bnb_4bit_quant_type nf4, bnb_4bit_use_double_quant True.
-  if (file.flag(kFour)) write_codes(file, {kFour, "bnb_4bit_quant_type", "nested", "true"});
+  // loaders/model.py: bnb_4bit_quant_type nf4, bnb_4bit_use_double_quant True,
+  // bnb_4bit_quant_storage bfloat16.
+  if (file.flag(kFour)) {
+    write_codes(file, {kFour, "bnb_4bit_quant_type", "nested", "true", "", "bfloat16"});
+  }
 }
 
 void write_job(ForeignImport& file) {

@@ -85,8 +85,10 @@ std::string adapter_key(const ForeignImport& file, const LoraNames& names, std::
 struct CodeNames {
   std::string_view asking;
   std::string_view type;
-  std::string_view nested;         ///< whether the scales are codes too
-  std::string_view nested_absent;  ///< "true"
+  std::string_view nested;          ///< whether the scales are codes too
+  std::string_view nested_absent;   ///< "true"
+  std::string_view storage;         ///< the type that codes are packed in; empty: no key says it
+  std::string_view storage_absent;  ///< "bfloat16"
 };
 void write_codes(ForeignImport& file, const CodeNames& names);
 

@@ -55,7 +55,10 @@ void write_quantisation(ForeignImport& file) {
     return file.refuse(kBits, "quantisation to " + file.text(kBits) + " bits",
                        "known are 4 and 8 bits");
   }
-  write_codes(file, {kBits, "quantization_type", "double_quantization", "true"});
+  // model_utils/quantization.py: bnb_4bit_quant_storage=model_args.compute_dtype.
+  const bool half = file.flag("bf16") || file.flag("pure_bf16");
+  const char* const compute = half ? "bfloat16" : file.flag("fp16") ? "float16" : "float32";
+  write_codes(file, {kBits, "quantization_type", "double_quantization", "true", "", compute});
 }
 
 void write_job(ForeignImport& file) {

@@ -77,7 +77,8 @@ void write_job(ForeignImport& file) {
   write_loop(file, follows ? "sft" : "trainer");
   if (adapts) write_lora(file, kLora);
   if (file.flag(kCodes)) {
-    write_codes(file, {kCodes, "bnb_4bit_quant_type", "use_bnb_nested_quant", "false"});
+    write_codes(file, {kCodes, "bnb_4bit_quant_type", "use_bnb_nested_quant", "false",
+                       "bnb_4bit_quant_storage", "uint8"});
     // TRL casts all that is trained beside codes to bf16.
     if (adapts && !follows) file.write(adapter_key(file, kLora, "dtype"), "model", {kCodes});
   }
@@ -116,7 +117,8 @@ constexpr std::string_view kDeciding[] = {kModel,
                                           "use_dora",
                                           "load_in_4bit",
                                           "bnb_4bit_quant_type",
-                                          "use_bnb_nested_quant"};
+                                          "use_bnb_nested_quant",
+                                          "bnb_4bit_quant_storage"};
 constexpr auto kDecidingOwn = all_derived(kDeciding);
 constexpr KeyRow kRows[] = {
     maps("attn_implementation", "training.implementation.attention", kAttentions),
@@ -134,7 +136,6 @@ constexpr KeyRow kRows[] = {
     no_effect("lora_alpha", kAboutSchedule),
     no_effect("use_rslora", kAboutSchedule),
     no_effect("lora_task_type", kAboutRun),
-    no_effect("bnb_4bit_quant_storage", "how codes are stored"),
     no_effect("model_revision", kAboutPaths),
     no_effect("model_code_revision", kAboutPaths),
     no_effect("trust_remote_code", kAboutRun),
