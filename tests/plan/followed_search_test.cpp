@@ -115,16 +115,34 @@ TEST_CASE("a model with images is planned as it is estimated, to the byte") {
   CHECK(answer.best[0].device != answer.best[1].device);
 }
 
-TEST_CASE("several GPUs of a model with images are refused by name, beside one that answers") {
-  const Job job = job_of("global_batch: 8, images: 1");
-  const PlanAnswer answer = search_plans(request_for(job, {1, 2, 8}));
-  REQUIRE(answer.refused.size() == 4);
-  for (const PlanVerdict& row : answer.refused) {
-    CHECK(row.candidate.gpus > 1);
-    CHECK_THAT(row.reason, ContainsSubstring("images on several GPUs"));
+TEST_CASE("several GPUs of a model with images are planned as replicas, to the byte") {
+  const Job job = job_of(GENERATE("global_batch: 8, images: 1, freeze: [vision_tower]",
+                                  "global_batch: 8, images: 1, recompute: full, "
+                                  "freeze: [vision_tower]"));
+  const PlanRequest request = request_for(job, {1, 2, 8});
+  const PlanAnswer answer = search_plans(request);
+  REQUIRE(answer.best.size() == 6);
+  for (const PlanVerdict& row : answer.best) {
+    const Job chosen = job_of(row, job);
+    CHECK(chosen.parallelism.data == row.candidate.gpus);
+    CHECK_FALSE(chosen.parallelism.fsdp);
+    const JobEstimate estimate = estimate_job(chosen);
+    const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+    CHECK(row.device == memory.of_capacity().expected);
+    CHECK(row.verdict == memory.verdict);
   }
-  const PlanAnswer alone = search_plans(request_for(job, {2}));
-  REQUIRE(std::holds_alternative<Unavailable>(alone.unavailable));
+}
+
+TEST_CASE(
+    "replicas that DistributedDataParallel ends are refused by name, beside one that answers") {
+  const Job job = job_of("global_batch: 8, images: 1");
+  const PlanAnswer answer = search_plans(request_for(job, {1, 2}));
+  REQUIRE(answer.best.size() == 2);
+  REQUIRE(answer.refused.size() == 2);
+  for (const PlanVerdict& row : answer.refused) {
+    CHECK(row.candidate.gpus == 2);
+    CHECK_THAT(row.reason, ContainsSubstring("DistributedDataParallel ends before"));
+  }
 }
 
 TEST_CASE("replicas of layers that nothing reads are answered where DDP is told to look for them") {

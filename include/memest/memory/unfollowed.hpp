@@ -17,6 +17,11 @@ Bytes most_outlier_bytes(const Job& job);
 /// OverflowError.
 Bytes most_graph_bytes(const Job& job);
 
+/// Keys and values that the text model of a multimodal one keeps in the Trainer, whose
+/// `model.config.use_cache = False` does not reach `text_config` (transformers 5.17): none where
+/// that says so, or in checkpoints. 2·b·s·k·d elements a layer. Throws OverflowError.
+Bytes most_text_cache_bytes(const Job& job);
+
 /// The most that the allocator may hand out beside what is followed: those, and workspaces of
 /// cuDNN's convolutions. Throws OverflowError.
 Bytes most_unfollowed_bytes(const Job& job);

@@ -5,6 +5,7 @@
 
 #include "memest/graph/parameters.hpp"
 #include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/lowered_images.hpp"
 #include "memest/units/int128.hpp"
@@ -89,8 +90,29 @@ Bytes most_graph_bytes(const Job& job) {
       checked_multiply(checked_multiply(stream, kOfGraph), checked_multiply(layers, in_flight)));
 }
 
+Bytes most_text_cache_bytes(const Job& job) {
+  const auto* const decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  const bool in_trainer =
+      job.training && row_of(job.training->implementation.loop).accelerate && job.model.vision;
+  if (!in_trainer || decoder == nullptr ||
+      std::holds_alternative<FullRecompute>(job.training->recompute)) {
+    return {};
+  }
+  const TrainingSpec& training = *job.training;
+  const SoftmaxAttention heads = heads_of(decoder->attention);
+  const std::int64_t tokens = checked_multiply(training.micro_batch, training.seq_len);
+  const std::int64_t of_keys =
+      checked_multiply(tokens, checked_multiply(heads.kv_heads, heads.head_dim));
+  // DynamicLayer.lazy_initialization makes an empty tensor of the keys' type, in which torch.cat
+  // answers: fp32 where rotary embeddings have widened them.
+  const DType type = training.recipe.autocast ? DType::fp32 : training.recipe.weights;
+  const std::int64_t of_layer = checked_multiply(2 * size_of(type), of_keys);
+  return Bytes(checked_multiply(of_layer, decoder->layers()));
+}
+
 Bytes most_unfollowed_bytes(const Job& job) {
-  return most_convolution_workspace(job) + most_outlier_bytes(job) + most_graph_bytes(job);
+  return most_convolution_workspace(job) + most_outlier_bytes(job) + most_graph_bytes(job) +
+         most_text_cache_bytes(job);
 }
 
 }  // namespace memest

@@ -253,7 +253,6 @@ const char* only_alone(const Job& job) {
     return "DoRA over quantised weights on several GPUs is not available yet";
   }
   if (model.low_rank) return "factorised layers on several GPUs are not available yet";
-  if (model.vision) return "plans of a model with images on several GPUs are not available yet";
   return nullptr;
 }
 

@@ -41,14 +41,15 @@ bool shards_adapter(const Job& job) {
 
 /// Those of the framework, less what the reader refuses beside the job: beside Liger's kernels,
 /// float8 linears and adapters, and around a loss of tiles, only what was recorded is left
-/// (check_parallelism.cpp, frameworks/trainer.cpp, second_models/average.cpp).
+/// (check_parallelism.cpp, frameworks/trainer.cpp, second_models/average.cpp), around images none
+/// (multimodal/images.cpp).
 Ways ways_of(const Job& job) {
   const TrainingSpec& training = *job.training;
   const FrameworkRow& row = row_of(training.implementation.framework);
   const LoopRow& loop = row_of(training.implementation.loop);
   const bool in_another =
       !row.sharded_precision.empty() && training.recipe.name != row.sharded_precision;
-  if (training.averages_weights || in_another) return {};
+  if (training.averages_weights || in_another || job.model.vision) return {};
   const bool adapted = job.model.adapter.has_value();
   Ways ways{.sharer = row.sharer,
             .rows = row.fsdp2,

@@ -102,10 +102,6 @@ constexpr NotRecorded kNotWithImages[] = {
        return loop.takes_tiles || !loop.has_data_loader;
      },
      "in this loop", "leave 'loop' out, or use trainer"},
-    {[](const Job& job) {
-       return job.parallelism.ranks() > 1 && row_of(job.training->implementation.loop).accelerate;
-     },
-     "on several GPUs under the Trainer", "leave 'loop' out"},
     // Qwen2_5_VLForConditionalGeneration.accepts_loss_kwargs = False: the Trainer divides its loss.
     {[](const Job& job) {
        return row_of(job.training->implementation.loop).accelerate &&

@@ -19,6 +19,7 @@ import tempfile
 NEEDS = {
     "trainer": ("transformers", "accelerate"),
     "peft": ("transformers", "accelerate", "peft"),
+    "qlora": ("transformers", "accelerate", "peft", "bitsandbytes"),
     "megatron": ("megatron.core",),
     "torchtitan": ("torchtitan",),
     "torchtune": ("torchtune", "torchao"),
@@ -99,6 +100,29 @@ def adapted(model, settings):
                                autocast_adapter_dtype=settings["autocast_adapter_dtype"])
 
 
+def coded(model, codes):
+    """Puts the model on the GPU with its linear layers' weights as bitsandbytes' codes, as from_pretrained() does tensor by tensor."""
+    import bitsandbytes
+    import torch
+    import transformers
+    from transformers.quantizers import AutoHfQuantizer
+
+    settings = {"quant_type": codes["type"], "compress_statistics": codes["double_quant"], "quant_storage": getattr(torch, codes["storage"])}
+    for module in list(model.modules()):
+        for name, linear in list(module.named_children()):
+            if not isinstance(linear, torch.nn.Linear) or name == "lm_head":
+                continue
+            layer = bitsandbytes.nn.Linear4bit(linear.in_features, linear.out_features, linear.bias is not None, torch.bfloat16, **settings)
+            layer.weight = bitsandbytes.nn.Params4bit(linear.weight.data, requires_grad=False, module=layer, **settings)
+            layer.bias = linear.bias
+            setattr(module, name, layer)
+    model.requires_grad_(False).to("cuda")
+    model.is_loaded_in_4bit = model.is_quantized = True
+    model.config.quantization_config = transformers.BitsAndBytesConfig(load_in_4bit=True)
+    model.hf_quantizer = AutoHfQuantizer.from_config(model.config.quantization_config)
+    return model
+
+
 def trainer(case):
     import torch
     import transformers
@@ -111,15 +135,23 @@ def trainer(case):
     with torch.device("cpu" if "fsdp" in settings["args"] else "cuda"):
         model = transformers.AutoModelForCausalLM.from_config(
             config, dtype=getattr(torch, settings["dtype"]), attn_implementation=settings.get("attn", "sdpa"))
+    if "codes" in settings:
+        model = coded(model, settings["codes"])
+    if settings.get("prepared_for_kbit_training"):
+        import peft
+
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     if "peft" in settings:
         model = adapted(model, settings)
     row = {"input_ids": torch.zeros(settings["seq"], dtype=torch.int64), "labels": torch.zeros(settings["seq"], dtype=torch.int64)}
     rows = settings["batch"] * settings["gpus"] * STEPS * settings["args"].get("gradient_accumulation_steps", 1)
     phases = Phases()
+    by_calls = "codes" in settings  # phases end with the Trainer's own calls
 
     class Watch(transformers.TrainerCallback):
         def on_train_begin(self, *_, optimizer=None, **__):
-            phases.end("prepared")
+            if not by_calls:
+                phases.end("prepared")
             phases.around(optimizer, "step", "optimizer")
             reduce_in_place(loop.model_wrapped)
 
@@ -139,10 +171,14 @@ def trainer(case):
         def watched(loss, **options):
             phases.end("forward")
             backward(loss, **options)
-            phases.end("backward")
+            if not by_calls:
+                phases.end("backward")
 
         loop.accelerator.backward = watched
         phases.around(loop.accelerator, "clip_grad_norm_", "clip")
+        if by_calls:
+            phases.around(loop.accelerator, "prepare", "prepared")
+            phases.around(loop, "training_step", "backward")
         loop.train()
     return phases.measured()
 
@@ -588,7 +624,7 @@ def litgpt(case):
 
 # --- One case after the other -------------------------------------------------------------------------------------------
 
-RUN = {"trainer": trainer, "peft": trainer, "megatron": megatron, "torchtitan": torchtitan, "torchtune": torchtune,
+RUN = {"trainer": trainer, "peft": trainer, "qlora": trainer, "megatron": megatron, "torchtitan": torchtitan, "torchtune": torchtune,
        "litgpt": litgpt}
 
 

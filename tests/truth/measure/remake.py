@@ -46,6 +46,13 @@ def cases_of(file, wanted, known):
     return [case for case in cases if case["id"] in known and (not wanted or case["id"] in wanted)]
 
 
+def by_gpu(cases):
+    groups = {}
+    for case in cases:
+        groups.setdefault(GPUS[case.get("null_device")], []).append(case)
+    return groups.items()
+
+
 def make(memest, python, gpu, names, cases):
     with tempfile.TemporaryDirectory() as folder:
         output = pathlib.Path(folder) / "raw.jsonl"
@@ -99,17 +106,15 @@ class Tally:
 def main(memest, python, *wanted):
     known = recorded()
     tally = Tally()
-    groups = {}
-    for case in cases_of("cases.jsonl", wanted, known):
-        groups.setdefault(GPUS[case.get("null_device")], []).append(case)
-    for gpu, cases in groups.items():
+    for gpu, cases in by_gpu(cases_of("cases.jsonl", wanted, known)):
         for raw in make(memest, python, gpu, ("measure.py", "cases.jsonl"), cases):
             told = raw["status"] != "error"
             tally.add(raw["id"], list(differences(measured(raw), known[raw["id"]])) if told else [raw["message"]])
     cases = cases_of("frameworks.jsonl", wanted, known)
     if cases:
         install_frameworks(python)
-        for raw in make(memest, python, GPUS[None], ("frameworks.py", "frameworks.jsonl"), cases):
+    for gpu, of_gpu in by_gpu(cases):
+        for raw in make(memest, python, gpu, ("frameworks.py", "frameworks.jsonl"), of_gpu):
             if "missing" in raw:
                 print(f"{raw['id']}: left out, {raw['missing']} is not installed", flush=True)
                 tally.left_out += 1
