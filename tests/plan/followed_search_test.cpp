@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "memest/memory/unfollowed.hpp"
 #include "memest/plan/largest.hpp"
 #include "memest/plan/search.hpp"
 #include "memest/reader/catalog.hpp"

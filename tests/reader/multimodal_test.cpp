@@ -257,8 +257,10 @@ TEST_CASE("the Trainer trains models with images whose loss takes the number of 
   const std::string step = "seq_len: 2048, image_size: [252, 308], " + trainer;
   CHECK(read_text(kQwen2Vl2b, step).ok());
   CHECK(first_error(read_text(kQwen25Vl7b, step)).unavailable);
+  const std::string cluster = "\nhardware: {gpu: h100-sxm-80gb, count: 2}";
+  CHECK(read_text(kSmall, "seq_len: 64, " + trainer, "parallelism: {data: 2}" + cluster).ok());
   CHECK(first_error(read_text(kSmall, "seq_len: 64, " + trainer,
-                              "parallelism: {data: 2}\nhardware: {gpu: h100-sxm-80gb, count: 2}"))
+                              "parallelism: {data: 2, fsdp: {version: 2}}" + cluster))
             .unavailable);
 }
 

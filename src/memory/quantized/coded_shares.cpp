@@ -50,13 +50,6 @@ const ParameterTensor& CodedShares::row(std::size_t parameter) const {
   return model_.whole.parameters[model_.tensors.parameters[parameter].row];
 }
 
-std::int64_t CodedShares::whole_bytes(std::size_t parameter) const {
-  const ParameterTensor& tensor = row(parameter);
-  if (tensor.quantized) return codes_of(*model_.job.model.quantized, tensor);
-  return checked_multiply(elements_of(tensor),
-                          size_of(placed_type(tensor, model_.job.training->recipe)));
-}
-
 void CodedShares::place() {
   const ModelTensors tensors = model_tensors(model_.whole);
   ModelPlacement placement(model_.whole, model_.job.training->recipe, tensors, recorder_);
@@ -69,14 +62,17 @@ void CodedShares::place() {
   placement.place_adapters(*model_.job.model.adapter);
 }
 
-/// The codes themselves, not their scales; of what was cast the last.
+/// Takes of a weight that is kept as codes these, not their scales; of one that was cast the last.
 std::vector<HeldStorage> CodedShares::adopt_whole() {
+  const QuantizedWeights& quantized = *model_.job.model.quantized;
   std::vector<StorageId> found(model_.tensors.parameters.size(), kNoStorage);
   const auto& storages = recorder_.timeline().storages;
   for (StorageId i = 0; i < storages.size(); ++i) {
     const Label& label = storages[i].label;
     if (label.origin != Origin::parameter || label.holding != Holding::weights) continue;
-    if (storages[i].bytes == whole_bytes(label.place)) found[label.place] = i;
+    const ParameterTensor& tensor = row(label.place);
+    const bool scale = tensor.quantized && storages[i].bytes != codes_of(quantized, tensor);
+    if (!scale) found[label.place] = i;
   }
   std::vector<HeldStorage> whole(found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {

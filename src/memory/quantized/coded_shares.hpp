@@ -32,7 +32,6 @@ class CodedShares {
 
  private:
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
-  [[nodiscard]] std::int64_t whole_bytes(std::size_t parameter) const;
   [[nodiscard]] std::vector<HeldStorage> adopt_whole();
   [[nodiscard]] HeldVector name_parameters();
   [[nodiscard]] std::vector<HeldStorage> clone_codes_of_scales();

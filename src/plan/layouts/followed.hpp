@@ -5,9 +5,9 @@
 
 namespace memest {
 
-/// Whether `job`'s candidates of this layout are followed event by event: what has no formulas, but
-/// for adapters of Megatron's layers, whose order those of the model tell, and TRL's loss behind
-/// FSDP2's head, of which the formulas are 6 % too high.
+/// Whether `job`'s candidates of this layout are followed event by event: those that have no
+/// formulas, and TRL's loss behind FSDP2's head, of which they are 6 % too high. Adapters of
+/// Megatron's layers are not: the formulas of the model tell their order.
 bool is_followed(const Job& job, const Parallelism& layout);
 
 }  // namespace memest
