@@ -94,10 +94,12 @@ Inventory InventoryBuilder::take() && { return std::move(inventory_); }
 
 namespace {
 
-std::int64_t te_elements(const Inventory& inventory, bool frozen_too) {
+/// Elements of the parameters, all copies of them, that `counts` says.
+template <class Counts>
+std::int64_t elements_of(const Inventory& inventory, const Counts& counts) {
   std::int64_t elements = 0;
   for (const ParameterTensor& tensor : inventory.parameters) {
-    if (!tensor.te_linear || !(frozen_too || tensor.trainable)) continue;
+    if (!counts(tensor)) continue;
     std::int64_t of_row = tensor.count;
     for (const std::int64_t size : tensor.shape) of_row = checked_multiply(of_row, size);
     elements = checked_add(elements, of_row);
@@ -107,10 +109,18 @@ std::int64_t te_elements(const Inventory& inventory, bool frozen_too) {
 
 }  // namespace
 
-std::int64_t te_linear_elements(const Inventory& inventory) { return te_elements(inventory, true); }
+std::int64_t te_linear_elements(const Inventory& inventory) {
+  return elements_of(inventory, [](const ParameterTensor& tensor) { return tensor.te_linear; });
+}
 
 std::int64_t trained_te_elements(const Inventory& inventory) {
-  return te_elements(inventory, false);
+  return elements_of(inventory, [](const ParameterTensor& tensor) {
+    return tensor.te_linear && tensor.trainable;
+  });
+}
+
+std::int64_t coded_elements(const Inventory& inventory) {
+  return elements_of(inventory, [](const ParameterTensor& tensor) { return tensor.quantized; });
 }
 
 Inventory sharded_by_rows(Inventory inventory, const Parallelism& parallelism) {

@@ -59,6 +59,8 @@ std::string_view module_of(std::string_view tensor);
 std::int64_t te_linear_elements(const Inventory& inventory);
 /// As above, of those that are trained. Throws OverflowError.
 std::int64_t trained_te_elements(const Inventory& inventory);
+/// Elements of the weights that are kept as codes. Throws OverflowError.
+std::int64_t coded_elements(const Inventory& inventory);
 
 /// Cuts every parameter to the first, and largest, of equal shares of its rows among the ranks that
 /// shard it.

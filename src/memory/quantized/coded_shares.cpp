@@ -42,10 +42,6 @@ void share_codes(const Inventory& whole, const Job& job, Inventory& shares) {
   }
 }
 
-bool stays_whole(const ParameterTensor& row, const Job& job) {
-  return row.quantized && !job.model.quantized->in_shards();
-}
-
 const ParameterTensor& CodedShares::row(std::size_t parameter) const {
   return model_.whole.parameters[model_.tensors.parameters[parameter].row];
 }
@@ -76,7 +72,8 @@ std::vector<HeldStorage> CodedShares::adopt_whole() {
   }
   std::vector<HeldStorage> whole(found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!stays_whole(row(i), model_.job)) whole[i] = recorder_.adopt(found[i]);
+    const bool stays = row(i).quantized && !quantized.in_shards();  // with its module
+    if (!stays) whole[i] = recorder_.adopt(found[i]);
   }
   return whole;
 }

@@ -17,9 +17,6 @@ void share_codes(const Inventory& whole, const Job& job, Inventory& shares);
 /// Bytes of the parameter's codes that a rank keeps.
 std::int64_t bytes_of_shared_codes(const Job& job, const ParameterTensor& row);
 
-/// Whether FSDP2 leaves the parameter to its module.
-bool stays_whole(const ParameterTensor& row, const Job& job);
-
 class CodedShares {
  public:
   CodedShares(const ShareCutter::Model& model, Recorder& recorder)

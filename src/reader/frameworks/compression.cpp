@@ -128,7 +128,7 @@ QuantizedWeights quantized_of(const Value& written) {
   quantized.group_size = as_count(written.find("group_size")).value_or(quantized.group_size);
   quantized.threshold = as_number(written.find("threshold")).value_or(quantized.threshold);
   if (const auto storage = as_text(written.find("quant_storage"))) {
-    quantized.storage = code_storage_of(*storage);
+    quantized.storage = code_storage_of(*storage).value_or(DType::uint8);
   }
   const Value* modules = written.find("skip_modules");
   if (modules == nullptr) return quantized;
@@ -329,7 +329,7 @@ void read_quantized_base(const Value& root, const FrameworkRow& framework, Model
   if (model.quantized) return;
   model.quantized = QuantizedWeights{};
   if (const auto storage = as_text(qlora->find("quant_storage"))) {
-    model.quantized->storage = code_storage_of(*storage);
+    model.quantized->storage = code_storage_of(*storage).value_or(DType::uint8);
   }
   if (!framework.quantizes_all) return;
   model.quantized->double_quant = false;

@@ -44,7 +44,7 @@ std::optional<QuantizedWeights> by_bitsandbytes(const Value& written) {
       !eight && as_flag(written.find("bnb_4bit_use_double_quant")).value_or(false);
   if (!eight) {
     const std::string storage = as_text(written.find("bnb_4bit_quant_storage")).value_or("uint8");
-    quantized.storage = code_storage_of(storage);
+    quantized.storage = code_storage_of(storage).value_or(DType::uint8);
   }
   if (eight) {
     quantized.format = WeightFormat::int8;

@@ -65,18 +65,20 @@ std::optional<WeightFormat> weight_format_of(std::string_view word) {
   return found->format;
 }
 
-DType code_storage_of(std::string_view word) {
+std::optional<DType> code_storage_of(std::string_view word) {
   struct StorageWord {
     std::string_view word;
     DType type;
   };
   constexpr std::array kWords = {
-      StorageWord{"bf16", DType::bf16}, StorageWord{"bfloat16", DType::bf16},
-      StorageWord{"fp16", DType::fp16}, StorageWord{"float16", DType::fp16},
-      StorageWord{"fp32", DType::fp32}, StorageWord{"float32", DType::fp32},
+      StorageWord{"uint8", DType::uint8},   StorageWord{"bf16", DType::bf16},
+      StorageWord{"bfloat16", DType::bf16}, StorageWord{"fp16", DType::fp16},
+      StorageWord{"float16", DType::fp16},  StorageWord{"fp32", DType::fp32},
+      StorageWord{"float32", DType::fp32},
   };
   const auto* const found = std::ranges::find(kWords, word, &StorageWord::word);
-  return found == kWords.end() ? DType::uint8 : found->type;
+  if (found == kWords.end()) return std::nullopt;
+  return found->type;
 }
 
 std::string spec_value_of(const QuantizedWeights& quantized) {

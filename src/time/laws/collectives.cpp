@@ -121,20 +121,14 @@ Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training,
 
 double bytes_saved_by_codes(const StepWork& work, const Job& job, double weights) {
   const auto& quantized = job.model.quantized;
-  if (!quantized || units_of(sharding_of(job)) == nullptr) return 0;
-  std::int64_t coded = 0;
-  for (const ParameterTensor& parameter : work.graph->parameters.parameters) {
-    if (!parameter.quantized) continue;
-    std::int64_t elements = parameter.count;
-    for (const std::int64_t size : parameter.shape) elements = checked_multiply(elements, size);
-    coded = checked_add(coded, elements);
-  }
+  if (!quantized) return 0;
   constexpr double kBitsOfByte = 8;
   const double code = quantized->in_shards()
                           ? static_cast<double>(row_of(quantized->format).bits) / kBitsOfByte
                           : 0;
   const auto passed = static_cast<double>(size_of(job.training->recipe.passed_weights()));
-  return weights * static_cast<double>(coded) / work.parameters * (passed - code);
+  const auto coded = static_cast<double>(coded_elements(work.graph->parameters));
+  return weights * coded / work.parameters * (passed - code);
 }
 
 double exposed(double transfer, double compute, double tail) {

@@ -17,8 +17,8 @@ struct Float8Gathers {
 /// Those of a rank with so many elements of weights.
 Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training, double weights);
 
-/// Bytes less that a rank's gathers carry for so many elements of weights, of which some lie as
-/// codes: each at what its code takes, or nothing where FSDP2 cuts no codes.
+/// Bytes less that FSDP2's gathers carry for so many elements of weights, of which some lie as
+/// codes: each at what its code takes, or nothing where no codes are cut.
 double bytes_saved_by_codes(const StepWork& work, const Job& job, double weights);
 
 /// One rank's weights, reduced and gathered in so many units (layers) of a training.

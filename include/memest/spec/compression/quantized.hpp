@@ -37,8 +37,8 @@ const WeightFormatRow& row_of(WeightFormat format);
 std::optional<WeightFormat> weight_format_of(std::string_view word);
 
 /// A type that codes of 4 bits are packed in, by its word in a spec ("bf16") or PyTorch's
-/// ("bfloat16"); uint8 where the word names none.
-DType code_storage_of(std::string_view word);
+/// ("bfloat16"). Absent where no type has that name.
+std::optional<DType> code_storage_of(std::string_view word);
 
 /// BitsAndBytesConfig's llm_int8_threshold where nothing is written.
 inline constexpr double kOutlierThreshold = 6;
