@@ -25,7 +25,8 @@ void evaluate_candidates(benchmark::State& state) {
   const std::vector<Recompute> recomputes = recompute_choices(request.job);
   LayoutForms forms(request.job, recomputes);
   LayoutTimes times(request.job, recomputes);
-  const SearchSpace space{request, recomputes, forms, times};
+  // No candidate is followed: a whole model under Megatron has closed forms.
+  const SearchSpace space{request, recomputes, forms, times, FollowCandidate{}};
   const TimedDevice device = device_of(request);
   const std::int64_t gpus = state.range(0);
   search_group(space, device, gpus);
