@@ -113,6 +113,8 @@ bool Job::keeps_widened_adapters() const {
 
 void Job::settle_adapter() {
   if (!training || !model.adapter || !training->recipe.master || model.adapter->parallel) return;
+  // Beside codes peft has widened them on the device.
+  model.adapter->recast = model.quantized && model.adapter->widened;
   const bool widened = model.adapter->widened && keeps_widened_adapters();
   model.adapter->dtype = widened ? DType::fp32 : training->recipe.weights;
   training->recipe.trained = model.adapter->dtype;

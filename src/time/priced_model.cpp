@@ -235,9 +235,7 @@ class StepAccount {
         .parallelism = parallelism_,
         .linked_gpus = model_.job_->hardware.linked_gpus(),
         .in_fp8 = gathers_in_fp8(*model_.work_, training, held.weights),
-        .saved_bytes = units_of(sharding_) == nullptr
-                           ? 0
-                           : bytes_saved_by_codes(*model_.work_, *model_.job_, held.weights)};
+        .saved_bytes = bytes_saved_by_codes(*model_.work_, *model_.job_, sharding_, held.weights)};
     const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
     CollectiveSeconds collectives = collective_seconds(part, *model_.links_, model_.outlook_);
     collectives.casts /= model_.share_;

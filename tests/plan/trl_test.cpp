@@ -429,7 +429,68 @@ TEST_CASE("what several GPUs were not recorded with around DPOTrainer is refused
     CHECK(over("data: 4, zero: 3, fsdp: {version: 2, replicate: 2}", keys) == refused);
     CHECK(over("data: 4, zero: 3, fsdp: {version: 1}", keys) == refused);
   }
-  CHECK(over("data: 4, zero: 3", ", precision: mixed") == refused);
+  for (const char* zero : {"1", "2", "3"}) {
+    CHECK(over("data: 4, zero: " + std::string(zero), ", precision: mixed").empty());
+  }
+  CHECK(over("data: 4, zero: 3") ==
+        "DPOTrainer in DeepSpeed under this precision is not available yet");
+}
+
+TEST_CASE("in DeepSpeed's ZeRO 3 a reference is cut too, and gathered in a stream of its own") {
+  const auto made = [](const std::string& adapter) {
+    const std::string keys = "seq_len: 64, steps: 1, precision: mixed" + adapter;
+    const Job job = test::job_from(on_four(dpo(keys), "data: 4, zero: 3"));
+    return std::get<Timeline>(write_timeline(test::steps_of(job).graph, job));
+  };
+  constexpr PartStream kOwn{Stream::all_gather, 1};
+  const auto gathered = [&](const Timeline& timeline) {
+    std::int64_t bytes = 0;
+    for (const Storage& storage : timeline.storages) {
+      if (storage.stream == kOwn) bytes += storage.bytes;
+    }
+    return bytes;
+  };
+  const auto kept = [](const Timeline& timeline) {
+    std::int64_t bytes = 0;
+    for (const Event& event : timeline.events) {
+      const Storage& storage = timeline.storages[event.storage];
+      const bool of_reference = storage.label.holding == Holding::weights &&
+                                storage.label.origin == Origin::loop &&
+                                storage.label.tensor == std::uint16_t(LoopTensor::teacher);
+      if (!of_reference) continue;
+      bytes += event.kind == EventKind::allocate ? storage.bytes : -storage.bytes;
+    }
+    return bytes;
+  };
+  // The table, the head, two layers of four products and three, and five norms.
+  const std::int64_t all = 2 * 40000 * 256 + 2 * (3 * 256 * 256 + 3 * 256 * 704) + 5 * 256;
+  const Timeline copied = made("");
+  CHECK(kept(copied) == 2 * all / 4);
+  // Its one forward is the first, in which each module gathers its own; the head is read outside of
+  // its module, and comes in the program's stream.
+  CHECK(gathered(copied) == 2 * (all - 40000 * 256));
+  const Timeline itself = made(kAdapter);
+  CHECK(kept(itself) == 0);
+  CHECK(gathered(itself) == 0);
+}
+
+TEST_CASE("transformers fills 'auto' in for the model that it trains, not for its reference") {
+  const auto gathered_ahead = [](const std::string& prefetch) {
+    const Job job = test::job_from(
+        on_four(dpo("seq_len: 64, steps: 2, precision: mixed"),
+                "data: 4, zero: 3, deepspeed: {stage3_prefetch_bucket_size: " + prefetch + "}"));
+    const Timeline timeline = std::get<Timeline>(write_timeline(test::steps_of(job).graph, job));
+    std::int64_t most = 0;
+    for (const Storage& storage : timeline.storages) {
+      const bool own = storage.stream == PartStream{Stream::all_gather, 1};
+      if (own) most = std::max(most, storage.bytes);
+    }
+    return most;
+  };
+  // All but the table, which its module has gathered: the head is read with the beginning.
+  const std::int64_t rest = 40000 * 256 + 2 * (3 * 256 * 256 + 3 * 256 * 704) + 5 * 256;
+  CHECK(gathered_ahead("auto") >= 2 * (rest - 40000 * 256));
+  CHECK(gathered_ahead(std::to_string(256 * 256 * 9 / 10)) == 2 * 40000 * 256);
 }
 
 TEST_CASE("in DeepSpeed a reference lies whole beside the partitions, or is the model itself") {

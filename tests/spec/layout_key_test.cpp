@@ -22,10 +22,11 @@ void each_member(DataParallelBuckets& buckets, const Visit& visit) {
 }
 template <class Visit>
 void each_member(DeepSpeed& settings, const Visit& visit) {
-  auto& [bucket, overlap, contiguous, prefetch, persistence, live, reuse, zero_init, sub_group] =
-      settings;
+  auto& [bucket, overlap, contiguous, prefetch, persistence, live, reuse, zero_init, sub_group,
+         auto_prefetch, auto_persistence] = settings;
   visit(bucket), visit(overlap), visit(contiguous), visit(prefetch), visit(persistence);
-  visit(live), visit(reuse), visit(zero_init), visit(sub_group);
+  visit(live), visit(reuse), visit(zero_init), visit(sub_group), visit(auto_prefetch);
+  visit(auto_persistence);
 }
 template <class Visit>
 void each_member(FullySharded& fsdp, const Visit& visit) {
@@ -88,8 +89,10 @@ void change(std::optional<Value>& member) {
   member = member ? std::nullopt : std::optional(Value{});
 }
 template <class Enum>
-requires std::is_enum_v<Enum>
-void change(Enum& member) { member = static_cast<Enum>(static_cast<int>(member) == 0 ? 1 : 0); }
+  requires std::is_enum_v<Enum>
+void change(Enum& member) {
+  member = static_cast<Enum>(static_cast<int>(member) == 0 ? 1 : 0);
+}
 
 template <class Noun>
 Noun drawn(test::Draws& draws) {

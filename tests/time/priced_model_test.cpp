@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <memory>
 #include <variant>
 
+#include "memest/spec/compression/teacher.hpp"
 #include "memest/time/step_time.hpp"
 #include "small_graph.hpp"
 
@@ -194,6 +196,49 @@ TEST_CASE("Megatron reduces and gathers behind its passes, the others beside the
   CHECK(reduces_beside.weights == behind.weights);
   job.parallelism.overlap_param_gather = true;
   CHECK(priced.model().step(job.parallelism, 1).weights < behind.weights);
+}
+
+TEST_CASE("in ZeRO 3 a reference's forward gathers as many weights as the model's") {
+  const Graph graph = layers_alone(kLayers);
+  Job job = stack_job(kLayers, kHidden);
+  job.hardware.gpu.link_bandwidth->value = BytesPerSecond(1e9);  // no pass hides what travels
+  job.parallelism.data = job.hardware.count = 8;
+  const auto gathers = [&graph](Job of, ZeroStage stage) {
+    of.parallelism.zero = stage;
+    return Priced(graph, of).model().step(of.parallelism, 1).weights;
+  };
+  Job preferring = job;
+  preferring.training->teacher =
+      std::make_shared<const Teacher>(Teacher{.use = TeacherUse::own_reference});
+  Job distilling = job;
+  distilling.training->teacher =
+      std::make_shared<const Teacher>(Teacher{.use = TeacherUse::distillation});
+  constexpr ZeroStage kWeights = ZeroStage::optimizer_gradients_weights;
+  // Both passes gather: with a reference three do.
+  CHECK(gathers(preferring, kWeights) > 1.4 * gathers(job, kWeights));
+  CHECK(gathers(distilling, kWeights) == gathers(job, kWeights));
+  CHECK(gathers(preferring, ZeroStage::optimizer) == gathers(job, ZeroStage::optimizer));
+}
+
+TEST_CASE("DeepSpeed's ZeRO 3 gathers codes at what they take, whatever type holds them") {
+  Graph graph = layers_alone(kLayers);
+  Job job = stack_job(kLayers, kHidden);
+  job.training->implementation.framework = Framework::transformers;
+  job.hardware.gpu.link_bandwidth->value = BytesPerSecond(1e9);
+  job.parallelism.data = job.hardware.count = 8;
+  job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+  const auto gathers = [&graph](const Job& of) {
+    return Priced(graph, of).model().step(of.parallelism, 1).weights;
+  };
+  const double whole = gathers(job);
+  for (ParameterTensor& tensor : graph.parameters.parameters) tensor.quantized = true;
+  job.model.quantized = QuantizedWeights{};
+  const double codes = gathers(job);
+  // Half a byte of two.
+  CHECK(codes < 0.3 * whole);
+  CHECK(codes > 0.2 * whole);
+  job.model.quantized->storage = DType::bf16;
+  CHECK(gathers(job) == codes);
 }
 
 TEST_CASE("a stage takes for recompute by block what its first layers take") {

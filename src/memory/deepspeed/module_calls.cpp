@@ -20,6 +20,7 @@ constexpr std::array kOutsideBranches{
 
 constexpr std::string_view kAdapter = ".lora";
 constexpr std::string_view kFirstMatrix = ".lora_A";
+constexpr std::string_view kClone = "clone";
 
 class ModuleFinder {
  public:
@@ -160,7 +161,9 @@ class ModuleFinder {
     while (around.begin > 0 && named(around.begin - 1) == adapter) --around.begin;
     while (around.end < size() && named(around.end).starts_with(adapter)) ++around.end;
     around.reads = parameters_of(first);
-    around.read_before = behind_base;
+    // lora.Linear4bit clones what its layer answers before it reads the type.
+    const bool clones = answers(behind_base, kClone);
+    around.read_before = behind_base + (clones ? 1U : 0U);
     auto at = std::ranges::find_if(found_, [&](const ModuleCall& call) {
       return call.begin >= around.begin && call.end <= around.end;
     });
@@ -169,6 +172,10 @@ class ModuleFinder {
                             [](const Op& op) { return op.kind == OpKind::dropout; });
     if (!drops) at = found_.insert(at, {first, first});
     found_.insert(at, std::move(around));
+  }
+
+  [[nodiscard]] bool answers(OpIndex op, std::string_view tensor) const {
+    return block_.tensors[block_.ops[op].outputs.front()].name == tensor;
   }
 
   [[nodiscard]] bool is_parameter(TensorId tensor) const {
@@ -200,6 +207,10 @@ class ModuleFinder {
   /// The model answers a loss that wants one.
   void find_gradients(ModuleCall& call) const {
     const bool is_whole = call.begins && call.ends;
+    call.answers = call.end == 0 ? 0 : call.end - 1;
+    while (!is_whole && call.answers > call.begin && block_.ops[call.answers].gradients.empty()) {
+      --call.answers;
+    }
     call.ends_backward = is_whole && reaches_input(call.begin);
     if (!is_whole) return;
     const bool empty = call.begin == call.end;
@@ -211,7 +222,39 @@ class ModuleFinder {
   std::vector<ModuleCall> found_;
 };
 
+/// How many ops of `plain` stand before each of `adapted`, and behind its last one: those of an
+/// adapter, which it has not, are skipped.
+std::vector<OpIndex> ops_before(const Block& adapted, const Block& plain) {
+  std::vector<OpIndex> before;
+  OpIndex next = 0;
+  for (const Op& op : adapted.ops) {
+    before.push_back(next);
+    if (next < plain.ops.size() && plain.ops[next].name == op.name) ++next;
+  }
+  before.push_back(next);
+  return before;
+}
+
 }  // namespace
+
+std::vector<PlainCall> calls_without_adapters(const Block& adapted,
+                                              const std::vector<ModuleCall>& calls,
+                                              const Block& plain) {
+  const std::vector<OpIndex> before = ops_before(adapted, plain);
+  std::vector<PlainCall> kept;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    PlainCall one{calls[i], i};
+    one.call.begin = before[calls[i].begin];
+    one.call.end = before[calls[i].end];
+    if (one.call.begin == one.call.end) continue;
+    // Where it reads the type of a matrix of its adapter, it does not.
+    const bool reads = before[calls[i].read_before] != before[calls[i].read_before + 1U];
+    one.call.read_before = before[calls[i].read_before];
+    if (!reads) one.call.reads.clear();
+    kept.push_back(std::move(one));
+  }
+  return kept;
+}
 
 std::vector<ModuleCall> module_calls(const Block& block, BlockPosition position) {
   return ModuleFinder(block, position).find();

@@ -10,6 +10,7 @@
 // matrices, of which it reads the type of the first.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct ModuleCall {
   /// have them.
   std::vector<TensorId> reads = {};
   std::uint32_t read_before = 0;
+  std::uint32_t answers = 0;  ///< the op with whose node its backward begins
   bool has_backward = true;   ///< what it answers wants a gradient
   bool ends_backward = true;  ///< so does what it is given: a hook hangs there
 };
@@ -46,5 +48,16 @@ struct BlockPosition {
 
 /// The modules of the block; an outer one comes before those inside it.
 std::vector<ModuleCall> module_calls(const Block& block, BlockPosition position);
+
+/// A call where adapters are off, and its place among the calls of the block that has them.
+struct PlainCall {
+  ModuleCall call;
+  std::size_t place = 0;
+};
+/// Those of `calls`, the modules of `adapted`, that run in `plain`, the same block with adapters
+/// off: lora.Linear calls its base layer alone.
+std::vector<PlainCall> calls_without_adapters(const Block& adapted,
+                                              const std::vector<ModuleCall>& calls,
+                                              const Block& plain);
 
 }  // namespace memest

@@ -10,6 +10,8 @@
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
+#include "memory/quantized/code_placement.hpp"
+#include "memory/quantized/coded_shares.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/sharding/parameter_places.hpp"
 #include "memory/states/flat_partitions.hpp"
@@ -27,6 +29,17 @@ bool wants_gradient(const Block& block) {
   });
 }
 
+/// The instance of the block with which the model answers: the last, or one before a loss that the
+/// program takes of its answers.
+std::size_t last_of_model(const PartitionedModel::Parts& parts) {
+  const auto& instances = parts.order.instances();
+  const auto answers = std::ranges::find_if(instances, [&](const BlockInstance& instance) {
+    return std::ranges::any_of(parts.graph.blocks[instance.block].ops, &Op::ends_autocast);
+  });
+  return answers == instances.end() ? instances.size() - 1
+                                    : static_cast<std::size_t>(answers - instances.begin());
+}
+
 BlockPosition position_of(const PartitionedModel::Parts& parts, std::size_t instance) {
   const auto& instances = parts.order.instances();
   const auto block_of = [&](std::size_t i) -> const Block& {
@@ -34,10 +47,11 @@ BlockPosition position_of(const PartitionedModel::Parts& parts, std::size_t inst
   };
   const bool is_layer = block_of(instance).checkpointable;
   const bool reads = row_of(parts.job.training->implementation.loop).takes_tiles;
+  const std::size_t last = last_of_model(parts);
   const bool is_last = instance + 1 == instances.size();
   return {.first = instance == 0,
-          .behind = instance > 0 && !is_layer,
-          .reads_weights = reads && is_last,
+          .behind = instance > 0 && !is_layer && instance <= last,
+          .reads_weights = reads && instance == last,
           .with_head = parts.job.model.adapter ? 2U : 0U,
           .answer_wants_gradient = is_last || wants_gradient(block_of(instance + 1))};
 }
@@ -66,26 +80,19 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
       sharding_(std::get<DeepSpeedZero>(sharding_of(parts.job))),
       places_(parameter_places(parts.graph, parts.order, recorder.timeline())),
       trained_(trained_of(parts.graph, recorder.timeline())) {
-  std::vector<std::vector<std::uint32_t>> modules;
+  std::vector<std::vector<CalledModule>> called;
   for (std::uint32_t i = 0; i < order_.instances().size(); ++i) {
     const Block& block = parts.graph.blocks[order_.instances()[i].block];
-    first_module_.push_back(static_cast<WeightCoordinator::Module>(modules.size()));
-    calls_.push_back(module_calls(block, position_of(parts, i)));
-    for (const ModuleCall& call : calls_.back()) {
-      modules.push_back(weights_of(i, call.parameters));
+    called.emplace_back();
+    for (const ModuleCall& call : module_calls(block, position_of(parts, i))) {
+      const auto own = static_cast<WeightCoordinator::Module>(modules_.size());
+      called.back().push_back({call, call.begins ? own : call.around, weights_of(i, call.reads)});
+      modules_.push_back(weights_of(i, call.parameters));
     }
   }
+  forwards_.emplace(std::move(called), false);
+  coordinator_.emplace(settings_of(sharding_.settings), weights(), modules_, recorder_);
   const std::int64_t ranks = job_.parallelism.data;
-  coordinator_.emplace(
-      WeightCoordinator::Settings{
-          .prefetch_bucket = sharding_.settings.prefetch_bucket_size,
-          .max_live = sharding_.settings.max_live_parameters,
-          .max_reuse_distance = sharding_.settings.max_reuse_distance,
-          .persistence_threshold = sharding_.settings.persistence_threshold,
-          .ranks = ranks,
-          .pieces_on_host = job_.parallelism.offload.parameters,
-          .stream = sharding_.overlaps() ? Stream::all_gather : Stream::compute},
-      weights(), std::move(modules), recorder_);
   arrived_.emplace(
       PartitionedGradients::Settings{
           .rules = sharding_,
@@ -100,17 +107,38 @@ PartitionedModel::PartitionedModel(const Parts& parts, Recorder& recorder)
   find_sub_groups(parts.graph.parameters);
 }
 
+bool PartitionedModel::is_trained(std::uint32_t parameter) const {
+  return std::ranges::binary_search(trained_, parameter);
+}
+
+const ParameterTensor& PartitionedModel::row(std::uint32_t parameter) const {
+  return graph_.parameters.parameters[recorder_.timeline().parameters[parameter].row];
+}
+
+DType PartitionedModel::type_of(std::uint32_t parameter) const {
+  if (row(parameter).quantized) return job_.model.quantized->storage;
+  return is_trained(parameter) ? trained_type_ : weights_;
+}
+
+/// Params4bit's are as many as its storage type holds of the codes.
+std::int64_t PartitionedModel::elements_of(std::uint32_t parameter) const {
+  const std::int64_t elements = recorder_.timeline().parameters[parameter].elements;
+  if (!row(parameter).quantized) return elements;
+  const CodedMatrix matrix{elements, row(parameter).shape.front()};
+  return bytes_of_codes(*job_.model.quantized, matrix) / size_of(type_of(parameter));
+}
+
 std::vector<WeightCoordinator::Weight> PartitionedModel::weights() const {
   std::vector<WeightCoordinator::Weight> weights;
-  for (const TensorPlace& place : recorder_.timeline().parameters) {
+  for (std::uint32_t i = 0; i < recorder_.timeline().parameters.size(); ++i) {
+    const DType type = type_of(i);
     weights.push_back(
-        {.elements = place.elements, .trained = false, .element_bytes = size_of(weights_)});
+        {.elements = elements_of(i), .trained = false, .element_bytes = size_of(type)});
   }
   std::uint32_t number = 0;
   for (const std::uint32_t cut : in_order_of_cutting()) weights[cut].number = number++;
   for (const std::uint32_t trained : trained_) {
     weights[trained].trained = true;
-    weights[trained].element_bytes = size_of(trained_type_);
   }
   for (std::size_t use = 0; use < places_.size(); ++use) {
     weights[places_[use]].instance = order_.parameters()[use].instance;
@@ -134,8 +162,7 @@ std::vector<std::uint32_t> PartitionedModel::in_order_of_cutting() const {
   std::vector<std::uint32_t> order(recorder_.timeline().parameters.size());
   std::iota(order.begin(), order.end(), 0U);
   if (!job_.model.adapter || !sharding_.settings.zero_init) return order;
-  std::ranges::stable_partition(
-      order, [&](std::uint32_t i) { return !std::ranges::binary_search(trained_, i); });
+  std::ranges::stable_partition(order, [&](std::uint32_t i) { return !is_trained(i); });
   return order;
 }
 
@@ -169,6 +196,53 @@ void PartitionedModel::find_sub_groups(const Inventory& inventory) {
   }
 }
 
+WeightCoordinator::Settings PartitionedModel::settings_of(const DeepSpeed& written) const {
+  return {.prefetch_bucket = written.prefetch_bucket_size,
+          .max_live = written.max_live_parameters,
+          .max_reuse_distance = written.max_reuse_distance,
+          .persistence_threshold = written.persistence_threshold,
+          .ranks = job_.parallelism.data,
+          .pieces_on_host = job_.parallelism.offload.parameters,
+          .stream = sharding_.overlaps() ? Stream::all_gather : Stream::compute};
+}
+
+std::unique_ptr<PartitionedReference> PartitionedModel::reference() {
+  const Teacher* const teacher = job_.training->teacher.get();
+  if (teacher == nullptr) return nullptr;
+  if (teacher->use == TeacherUse::own_reference) {
+    return std::make_unique<PartitionedReference>(calls_of_reference(), *coordinator_);
+  }
+  WeightCoordinator::Settings settings = settings_of(sharding_.settings.without_auto());
+  settings.stream = {sharding_.overlaps() ? Stream::all_gather : Stream::compute, 1};
+  std::vector<WeightCoordinator::Weight> all = weights();
+  for (WeightCoordinator::Weight& weight : all) weight.trained = false;
+  return std::make_unique<PartitionedReference>(
+      calls_of_reference(), WeightCoordinator(settings, std::move(all), modules_, recorder_),
+      PartitionedReference::Model{graph_.teacher_parameters, teacher->weights, recorder_,
+                                  sharding_.settings.zero_init});
+}
+
+std::vector<std::vector<CalledModule>> PartitionedModel::calls_of_reference() const {
+  std::vector<std::vector<CalledModule>> calls;
+  for (const BlockRun& run : graph_.teacher) {
+    for (std::int64_t i = 0; i < run.repeat; ++i) {
+      const auto instance = static_cast<std::uint32_t>(calls.size());
+      const std::vector<CalledModule>& trained = forwards_->of({instance, 0});
+      std::vector<ModuleCall> own;
+      for (const CalledModule& called : trained) own.push_back(called.call);
+      const Block& block = graph_.blocks[order_.instances()[instance].block];
+      calls.emplace_back();
+      for (PlainCall& kept : calls_without_adapters(block, own, graph_.blocks[run.block])) {
+        const CalledModule& called = trained[kept.place];
+        const bool reads = !kept.call.reads.empty();
+        calls.back().push_back({std::move(kept.call), called.module,
+                                reads ? called.reads : std::vector<std::uint32_t>{}});
+      }
+    }
+  }
+  return calls;
+}
+
 HeldStorage PartitionedModel::make(LoopTensor tensor, Holding holding, std::int64_t elements,
                                    DType type) {
   return recorder_.make(checked_multiply(elements, size_of(type)), loop_label(holding, tensor));
@@ -176,45 +250,48 @@ HeldStorage PartitionedModel::make(LoopTensor tensor, Holding holding, std::int6
 
 bool PartitionedModel::offloads() const { return job_.parallelism.offload.optimizer; }
 
-void PartitionedModel::construct(ModelPlacement& placement, Timeline& timeline) {
-  cut_weights(placement, timeline);
+void PartitionedModel::construct(HeldVector pieces) {
+  if (!job_.parallelism.offload.parameters) join(std::move(pieces));
   make_copies();
   arrived_->construct();
   // create_reduce_and_remove_grad_hooks.
   for (const std::uint32_t trained : trained_) coordinator_->gather_once(trained);
 }
 
-/// _convert_to_zero_parameters, then defragment(): the pieces of what is trained go to the host,
-/// the cache is emptied. Pieces that stay on the host never come to the device.
-void PartitionedModel::cut_weights(ModelPlacement& placement, const Timeline& timeline) {
-  const bool on_host = job_.parallelism.offload.parameters;
+/// _convert_to_zero_parameters. Pieces that stay on the host never come to the device.
+HeldVector PartitionedModel::cut(ModelPlacement& placement) {
   const bool made_cut = sharding_.settings.zero_init;
   const bool adapted = job_.model.adapter && made_cut;
-  std::vector<StorageId> placed = placed_weights(timeline);
+  const auto& quantized = job_.model.quantized;
+  const Timeline& timeline = recorder_.timeline();
+  std::vector<StorageId> placed =
+      quantized ? placed_codes(timeline, graph_.parameters, *quantized) : placed_weights(timeline);
   HeldVector pieces;
-  std::int64_t all = 0;
   for (const std::uint32_t i : in_order_of_cutting()) {
-    const bool is_trained = std::ranges::binary_search(trained_, i);
     if (adapted && i == trained_.front()) {
       placement.place_adapters(*job_.model.adapter);
       placed = placed_weights(timeline);
     }
-    const bool now = made_cut && !(adapted && is_trained);
+    const bool now = made_cut && !(adapted && is_trained(i));
     const HeldStorage weight = recorder_.adopt(now ? placement.place(i) : placed[i]);
-    if (on_host) continue;
-    const std::int64_t elements = coordinator_->piece(i);
-    HeldStorage piece = make(LoopTensor::parameter_shard, Holding::weights, elements,
-                             is_trained ? trained_type_ : weights_);
-    if (!is_trained) {
+    if (job_.parallelism.offload.parameters) continue;
+    HeldStorage piece =
+        make(LoopTensor::parameter_shard, Holding::weights, coordinator_->piece(i), type_of(i));
+    if (is_trained(i)) {
+      pieces.push_back(std::move(piece));
+    } else {
       piece.give_up();
-      continue;
     }
-    all = checked_add(all, elements);
-    pieces.push_back(std::move(piece));
   }
-  if (on_host) return;
+  return pieces;
+}
+
+/// defragment(): the pieces of what is trained go to the host, the cache is emptied.
+void PartitionedModel::join(HeldVector pieces) {
   pieces.drop();
   recorder_.empty_cache();
+  std::int64_t all = 0;
+  for (const std::uint32_t i : trained_) all = checked_add(all, coordinator_->piece(i));
   make(LoopTensor::parameter_buffer, Holding::weights, all, trained_type_).give_up();
 }
 
@@ -232,55 +309,27 @@ void PartitionedModel::make_copies() {
   make(LoopTensor::gradient_in_master_type, Holding::temporaries, largest, DType::fp32).drop();
 }
 
-const std::vector<ModuleCall>& PartitionedModel::calls(const OpSite& site) const {
-  return calls_[site.instance];
-}
-
-WeightCoordinator::Module PartitionedModel::module(const OpSite& site, std::size_t call) const {
-  const ModuleCall& called = calls(site)[call];
-  if (!called.begins) return called.around;
-  return first_module_[site.instance] + static_cast<WeightCoordinator::Module>(call);
-}
-
 void PartitionedModel::before_forward(std::uint32_t instance) {
   if (instance == 0) coordinator_->begin_run();
 }
 
-void PartitionedModel::before_op(const OpSite& site) {
-  const std::vector<ModuleCall>& modules = calls(site);
-  for (std::size_t i = 0; i < modules.size(); ++i) {
-    const ModuleCall& called = modules[i];
-    if (called.begins && called.begin == site.op) coordinator_->before_forward(module(site, i));
-    if (called.reads.empty() || called.read_before != site.op) continue;
-    coordinator_->read(module(site, i), weights_of(site.instance, called.reads));
-  }
-}
+void PartitionedModel::before_op(const OpSite& site) { forwards_->before_op(site, *coordinator_); }
 
-void PartitionedModel::after_op(const OpSite& site) {
-  const std::vector<ModuleCall>& modules = calls(site);
-  for (std::size_t i = modules.size(); i > 0; --i) {
-    if (modules[i - 1].ends && modules[i - 1].end == site.op + 1)
-      coordinator_->after_forward(module(site, i - 1));
-  }
-}
+void PartitionedModel::after_op(const OpSite& site) { forwards_->after_op(site, *coordinator_); }
 
 void PartitionedModel::before_node(const OpSite& site) {
-  const std::vector<ModuleCall>& modules = calls(site);
-  for (std::size_t i = 0; i < modules.size(); ++i) {
-    const ModuleCall& called = modules[i];
-    if (called.ends && called.has_backward && called.end == site.op + 1) {
-      coordinator_->before_backward(module(site, i));
+  for (const auto& [call, module, reads] : forwards_->of(site)) {
+    if (call.ends && call.has_backward && call.answers == site.op) {
+      coordinator_->before_backward(module);
     }
   }
 }
 
 void PartitionedModel::after_node(const OpSite& site) {
-  const std::vector<ModuleCall>& modules = calls(site);
+  const std::vector<CalledModule>& modules = forwards_->of(site);
   for (std::size_t i = modules.size(); i > 0; --i) {
-    const ModuleCall& called = modules[i - 1];
-    if (called.ends_backward && called.begin == site.op) {
-      coordinator_->after_backward(module(site, i - 1));
-    }
+    const auto& [call, module, reads] = modules[i - 1];
+    if (call.ends_backward && call.begin == site.op) coordinator_->after_backward(module);
   }
 }
 

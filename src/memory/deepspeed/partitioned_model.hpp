@@ -26,8 +26,9 @@
 #include "memest/graph/graph.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/parallel/sharding.hpp"
-#include "memory/deepspeed/module_calls.hpp"
+#include "memory/deepspeed/forward_calls.hpp"
 #include "memory/deepspeed/partitioned_gradients.hpp"
+#include "memory/deepspeed/partitioned_reference.hpp"
 #include "memory/deepspeed/weight_coordinator.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/forward_order.hpp"
@@ -47,9 +48,13 @@ class PartitionedModel final : public BlockHooks {
   };
   PartitionedModel(const Parts& parts, Recorder& recorder);
 
-  /// From the weights, which get their place one by one or have it, to the optimizer's copies of
-  /// the rank's pieces.
-  void construct(ModelPlacement& placement, Timeline& timeline);
+  /// Cuts the weights, which get their place one by one or have it, and answers the rank's pieces
+  /// of what is trained.
+  [[nodiscard]] HeldVector cut(ModelPlacement& placement);
+  /// From these to the optimizer's copies of them.
+  void construct(HeldVector pieces);
+  /// The hooks around a reference's forward, which the model outlives; null without one.
+  [[nodiscard]] std::unique_ptr<PartitionedReference> reference();
   /// The optimizer of the last sub-group, which the training loop steps.
   [[nodiscard]] OptimizerRun& optimizer() { return *groups_.back().optimizer; }
 
@@ -63,6 +68,9 @@ class PartitionedModel final : public BlockHooks {
   void after_node(const OpSite& site) override;
   void save_again(const OpSite& site) override;
   void drop_saved_again(const OpSite& site) override;
+  [[nodiscard]] StorageId gathered(std::uint32_t use) const override {
+    return coordinator_->gathered(places_[use]);
+  }
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   void end_backward() override;
   void hand_over(OptimizerRun& last) override;
@@ -78,19 +86,24 @@ class PartitionedModel final : public BlockHooks {
   };
 
   [[nodiscard]] bool offloads() const;
+  [[nodiscard]] bool is_trained(std::uint32_t parameter) const;
+  [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
+  /// A parameter's as it lies on the device, be it codes.
+  [[nodiscard]] DType type_of(std::uint32_t parameter) const;
+  [[nodiscard]] std::int64_t elements_of(std::uint32_t parameter) const;
   [[nodiscard]] std::vector<WeightCoordinator::Weight> weights() const;
   [[nodiscard]] std::vector<std::uint32_t> weights_of(
       std::uint32_t instance, const std::vector<TensorId>& parameters) const;
   [[nodiscard]] std::vector<std::uint32_t> in_order_of_cutting() const;
   [[nodiscard]] std::vector<std::int64_t> elements_of_trained() const;
   void find_sub_groups(const Inventory& inventory);
-  void cut_weights(ModelPlacement& placement, const Timeline& timeline);
+  [[nodiscard]] WeightCoordinator::Settings settings_of(const DeepSpeed& written) const;
+  [[nodiscard]] std::vector<std::vector<CalledModule>> calls_of_reference() const;
+  void join(HeldVector pieces);
   void make_copies();
   HeldStorage prepare(const SubGroup& group, OptimizerRun& optimizer);
   [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, std::int64_t elements,
                                  DType type);
-  [[nodiscard]] const std::vector<ModuleCall>& calls(const OpSite& site) const;
-  [[nodiscard]] WeightCoordinator::Module module(const OpSite& site, std::size_t call) const;
 
   const Job& job_;
   Recorder& recorder_;
@@ -101,10 +114,10 @@ class PartitionedModel final : public BlockHooks {
   DType trained_type_;
   DType gradients_;
   DeepSpeedZero sharding_;
-  std::vector<std::uint32_t> places_;           // of uses
-  std::vector<std::vector<ModuleCall>> calls_;  // by instance
-  std::vector<WeightCoordinator::Module> first_module_;
+  std::vector<std::uint32_t> places_;  // of uses
+  std::optional<ForwardCalls> forwards_;
   std::vector<std::uint32_t> trained_;  // of Timeline::parameters, those with gradients
+  std::vector<std::vector<std::uint32_t>> modules_;  // the weights of each
   std::optional<WeightCoordinator> coordinator_;
   std::optional<PartitionedGradients> arrived_;
   std::vector<SubGroup> groups_;

@@ -16,7 +16,8 @@ WeightCoordinator::WeightCoordinator(const Settings& settings, std::vector<Weigh
       weights_(std::move(weights)),
       modules_(std::move(modules)),
       recorder_(recorder),
-      states_(weights_.size()) {}
+      states_(weights_.size()),
+      evaluated_(modules_.size(), false) {}
 
 std::int64_t WeightCoordinator::piece(std::uint32_t weight) const {
   return piece_of(weights_[weight].elements, settings_.ranks);
@@ -32,7 +33,7 @@ bool WeightCoordinator::is_persistent(std::uint32_t weight) const {
 }
 
 HeldStorage WeightCoordinator::make(std::uint32_t weight, UnitTensor tensor, std::int64_t elements,
-                                    Stream stream) {
+                                    PartStream stream) {
   Label label;
   label.holding = holding_of(tensor);
   label.origin = Origin::unit;
@@ -44,6 +45,7 @@ HeldStorage WeightCoordinator::make(std::uint32_t weight, UnitTensor tensor, std
 /// reset_step begins the list anew, of the calls that the first run has written down, and counts
 /// what is there from zero, though weights that stay are there.
 void WeightCoordinator::begin_run() {
+  give_back_in_flight();
   if (trace_ == Trace::recorded) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       for (const std::uint32_t weight : modules_[calls_[i]]) {
@@ -62,6 +64,7 @@ void WeightCoordinator::begin_run() {
 
 /// fetch_sub_module, in_checkpoint_recompute, and update_recompute_parameters.
 void WeightCoordinator::before_forward(Module module) {
+  evaluated_[module] = false;
   fetch(module);
   if (in_backward_.empty()) return;
   InBackward& last = in_backward_.back();
@@ -70,6 +73,11 @@ void WeightCoordinator::before_forward(Module module) {
     last.run_again.push_back(weight);
     activate(last.module, weight);
   }
+}
+
+void WeightCoordinator::before_evaluation(Module module) {
+  evaluated_[module] = true;
+  fetch(module);
 }
 
 std::vector<WeightCoordinator::InBackward>::iterator WeightCoordinator::find_in_backward(
@@ -82,7 +90,10 @@ void WeightCoordinator::before_backward(Module module) {
   fetch(module);
 }
 
+/// PostBackwardFunctionModule counts the inputs of the last forward (ds_grads_remaining): one under
+/// no_grad has none, and what a backward counts down from there never comes to 0.
 void WeightCoordinator::after_backward(Module module) {
+  if (evaluated_[module]) return;
   const auto begun = find_in_backward(module);
   if (begun == in_backward_.end()) return;
   release(module, begun->run_again);
@@ -101,8 +112,42 @@ void WeightCoordinator::read(Module reader, const std::vector<std::uint32_t>& we
   }
 }
 
+/// _clean_inflight_param_registry: of weights that came together it has those that nobody has
+/// needed yet.
+void WeightCoordinator::give_back_in_flight() {
+  std::vector<std::uint32_t> in_flight;
+  for (std::uint32_t weight = 0; weight < weights_.size(); ++weight) {
+    const State& state = states_[weight];
+    const bool waits = state.status == Status::in_flight || state.gathering != nullptr;
+    if (waits) in_flight.push_back(weight);
+  }
+  std::ranges::sort(in_flight, {}, [&](std::uint32_t weight) { return weights_[weight].number; });
+  for (const std::uint32_t weight : in_flight) {
+    wait(weight);
+    give_back(weight);
+  }
+}
+
+/// _invalidate_trace, which leaves what __params_to_release has remembered.
+void WeightCoordinator::forget_calls() {
+  trace_ = Trace::none;
+  calls_.clear();
+  needed_.clear();
+  next_needed_ = 0;
+  for (State& state : states_) state.fetched_for = kNever;
+  give_back_in_flight();
+}
+
+/// trace_prologue.
+void WeightCoordinator::expect(Module module) {
+  if (trace_ != Trace::complete) return;
+  const auto next = static_cast<std::size_t>(call_);
+  if (next >= calls_.size() || calls_[next] != module) forget_calls();
+}
+
 /// fetch_sub_module.
 void WeightCoordinator::fetch(Module module) {
+  expect(module);
   if (trace_ == Trace::recorded) calls_.push_back(module);
   const std::vector<std::uint32_t>& weights = modules_[module];
   gather(weights);
@@ -156,7 +201,7 @@ void WeightCoordinator::gather_together(std::vector<std::uint32_t> weights) {
 }
 
 /// NoGatherHandle: the piece is the weight, there or on its way from the host.
-void WeightCoordinator::bring_alone(const std::vector<std::uint32_t>& weights, Stream stream) {
+void WeightCoordinator::bring_alone(const std::vector<std::uint32_t>& weights, PartStream stream) {
   if (!settings_.pieces_on_host) return;
   for (const std::uint32_t weight : weights) {
     states_[weight].whole = make(weight, UnitTensor::weight, whole(weight), stream);
@@ -164,7 +209,7 @@ void WeightCoordinator::bring_alone(const std::vector<std::uint32_t>& weights, S
 }
 
 /// param.ds_tensor.to(current_device_name()), of all that are gathered at once.
-void WeightCoordinator::bring_pieces(const std::vector<std::uint32_t>& weights, Stream stream) {
+void WeightCoordinator::bring_pieces(const std::vector<std::uint32_t>& weights, PartStream stream) {
   if (!settings_.pieces_on_host) return;
   HeldList pieces;
   for (const std::uint32_t weight : weights) {

@@ -7,6 +7,9 @@
 //   later       A call also gathers what later calls need, until a bucket of it is on its way or
 //               max_live elements are there. Behind a module go those of its weights that no
 //               module within the next max_reuse_distance elements needs.
+//   other calls Where a call is not the one that is written down the list ends, what is on its way
+//               comes and goes, and all is as before the first step until the next forward begins,
+//               which writes a new list.
 //   frozen      What a checkpoint's second forward gathers of weights without gradients belongs to
 //               the module whose backward had begun last (ds_recompute_parameters): it stays until
 //               that has ended, and then goes, whatever needs it next.
@@ -36,7 +39,7 @@ class WeightCoordinator {
     std::int64_t persistence_threshold = 0;  ///< of at most so many a weight stays from the step on
     std::int64_t ranks = 1;
     bool pieces_on_host = false;
-    Stream stream = Stream::compute;  ///< in which modules' weights are gathered
+    PartStream stream = Stream::compute;  ///< in which modules' weights are gathered
   };
   struct Weight {
     std::int64_t elements = 0;
@@ -57,8 +60,10 @@ class WeightCoordinator {
 
   /// The model's forward begins (reset_step).
   void begin_run();
-  /// Hooks around a module's forward, a checkpoint's second one too, and its backward.
+  /// Hooks around a module's forward, a checkpoint's second one too, and its backward. Behind a
+  /// forward under no_grad no hook ends the backward of the one before it.
   void before_forward(Module module);
+  void before_evaluation(Module module);
   void after_forward(Module module) { release(module, {}); }
   void before_backward(Module module);
   void after_backward(Module module);
@@ -72,6 +77,10 @@ class WeightCoordinator {
   void gather_persistent();
   /// A name for a weight that is there, which holds it when its module lets go of it.
   [[nodiscard]] HeldStorage share(std::uint32_t weight) const;
+  /// The memory that a weight is gathered in; kNoStorage: it is not there.
+  [[nodiscard]] StorageId gathered(std::uint32_t weight) const {
+    return states_[weight].whole.id();
+  }
   /// One weight comes and goes.
   void gather_once(std::uint32_t weight);
 
@@ -97,6 +106,9 @@ class WeightCoordinator {
   enum class Trace : std::uint8_t { none, recorded, complete };
   static constexpr std::int64_t kNever = -10'000'000'000;
 
+  void expect(Module module);
+  void forget_calls();
+  void give_back_in_flight();
   void fetch(Module module);
   void gather(std::vector<std::uint32_t> weights);
   void gather_together(std::vector<std::uint32_t> weights);
@@ -109,18 +121,19 @@ class WeightCoordinator {
   [[nodiscard]] std::vector<std::uint32_t> not_needed_soon(Module module) const;
   [[nodiscard]] bool is_persistent(std::uint32_t weight) const;
   [[nodiscard]] std::int64_t whole(std::uint32_t weight) const;
-  void bring_alone(const std::vector<std::uint32_t>& weights, Stream stream);
-  void bring_pieces(const std::vector<std::uint32_t>& weights, Stream stream);
+  void bring_alone(const std::vector<std::uint32_t>& weights, PartStream stream);
+  void bring_pieces(const std::vector<std::uint32_t>& weights, PartStream stream);
   void activate(Module module, std::uint32_t weight);
   void forget(Module module, std::uint32_t weight);
   [[nodiscard]] HeldStorage make(std::uint32_t weight, UnitTensor tensor, std::int64_t elements,
-                                 Stream stream);
+                                 PartStream stream);
 
   Settings settings_;
   std::vector<Weight> weights_;
   std::vector<std::vector<std::uint32_t>> modules_;
   Recorder& recorder_;
   std::vector<State> states_;
+  std::vector<bool> evaluated_;  // whether each module's last forward was under no_grad
   std::vector<Module> calls_;    // of a forward and its backward
   std::vector<Needed> needed_;   // weights of the calls, one by one
   std::size_t next_needed_ = 0;  // of `needed_`: not fetched ahead yet

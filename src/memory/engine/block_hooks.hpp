@@ -60,6 +60,9 @@ class BlockHooks {
   /// The scale that the parameter has now: a weight gathered in fp8 has one, which a node that
   /// saves the weight keeps. kNoStorage: none.
   [[nodiscard]] virtual StorageId scale_of(std::uint32_t /*use*/) const { return kNoStorage; }
+  /// Memory into which the parameter is gathered for the module that runs, which a node that names
+  /// the parameter holds. kNoStorage: none that goes with its names.
+  [[nodiscard]] virtual StorageId gathered(std::uint32_t /*use*/) const { return kNoStorage; }
   /// Whether the backwards from here on leave their gradients whole, to be added up and reduced in
   /// a later one.
   virtual void hold_gradients(bool /*held*/) {}

@@ -126,11 +126,7 @@ class Compiler {
         program_.tensors.push_back(block_.tensors[id].storage);
       }
     });
-    made.named = slice(program_.tensors, [&] {
-      for (const TensorId id : op.named_by_node) {
-        program_.tensors.push_back(block_.tensors[id].storage);
-      }
-    });
+    made.named = slice(program_.tensors, [&] { append_named(op, made); });
     made.names_graph =
         !op.attributes.empty() && is_floating(block_.tensors[op.attributes[0]].dtype);
     made.attributes = slice(program_.tensors, [&] {
@@ -191,6 +187,17 @@ class Compiler {
       const auto from = program_.tensors.begin() + begin;
       if (std::find(from, program_.tensors.end(), storage) == program_.tensors.end()) {
         program_.tensors.push_back(storage);
+      }
+    }
+  }
+
+  void append_named(const Op& op, OpProgram& made) {
+    for (const TensorId id : op.named_by_node) {
+      if (storage_of(id).role == Role::parameter) {
+        made.names_weight = true;
+        made.parameter = id;
+      } else {
+        program_.tensors.push_back(block_.tensors[id].storage);
       }
     }
   }

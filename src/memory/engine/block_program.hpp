@@ -84,7 +84,8 @@ struct OpProgram {
   Slice unlisted;    ///< and the others
   Slice packed;      ///< of `packed`: all that it saves, in the order in which it is unpacked
   Slice released;    ///< of `tensors`: storages
-  Slice named;       ///< of `tensors`: storages that its node names, see Op::named_by_node
+  Slice named;       ///< of `tensors`: storages that its node names, see Op::named_by_node,
+                     ///< without parameters
   Slice attributes;  ///< of `tensors`: storages that a module holds until its next forward
   Slice gradients;   ///< of `made_gradients`, what `steps` count from
   std::uint32_t launched = 0;  ///< of `gradients`: from here on scratch that kernels ask for
@@ -111,6 +112,7 @@ struct OpProgram {
   bool kept_selectively = false;  ///< see Op
   bool casts = false;             ///< makes autocast's copy of `parameter`
   bool saves_scale = false;       ///< of `parameter`, a weight gathered in fp8
+  bool names_weight = false;      ///< its node names `parameter`
   bool looks_up = false;          ///< a table's rows by ids
   bool ends_autocast = false;     ///< see Op
   bool casts_answer = false;      ///< it is a wrapper's, of what the model answers

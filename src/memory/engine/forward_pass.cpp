@@ -146,11 +146,17 @@ void ForwardPass::keep_leaves(const Run& run) {
 void ForwardPass::name_by_node(const Run& run) {
   if (run.mode != GradientMode::gradients || !run.op.trains) return;
   const bool again = settings_.origin == Origin::recompute;
+  auto& named = again ? now_.named_again : now_.kept_with_loss;
+  const auto name = [&](StorageId storage) {
+    if (storage == kNoStorage) return;
+    recorder_.retain(storage);
+    named.push_back(storage);
+  };
   for (std::uint32_t i = run.op.named.begin; i < run.op.named.end; ++i) {
-    const Cell cell = order_.storage_cell(run.site.instance, run.program.tensors[i]);
-    recorder_.retain(now_.storages[cell]);
-    (again ? now_.named_again : now_.kept_with_loss).push_back(now_.storages[cell]);
+    name(now_.storages[order_.storage_cell(run.site.instance, run.program.tensors[i])]);
   }
+  if (!run.op.names_weight || hooks() == nullptr) return;
+  name(hooks()->gathered(order_.cell(run.site.instance, run.op.parameter)));
 }
 
 void ForwardPass::make_outputs(const Run& run) {

@@ -22,7 +22,7 @@ class TeacherModel {
     const Graph& graph;
     const EngineSettings& settings;
     std::optional<LaunchDevice> device;
-    BlockHooks* wrapper;  ///< around the teacher; null where there is none
+    BlockHooks* wrapper = nullptr;  ///< around the teacher; null where there is none
     Timeline& timeline;
     Recorder& recorder;
   };

@@ -172,17 +172,35 @@ BlockHooks* wrapper_of_teacher(const Wrapped& wrapped, const EngineSettings& set
   return settings.hooks;
 }
 
-/// The teacher, which shares the process's buffers with the engine of `settings`; null without one.
+/// The teacher within `wrapper`, which shares the process's buffers with the engine of `settings`;
+/// null without one.
 std::unique_ptr<TeacherModel> teacher_model(const Wrapped& wrapped, EngineSettings& settings,
-                                            const ModelRecord& record) {
+                                            BlockHooks* wrapper, const ModelRecord& record) {
   if (teacher_of(wrapped.job) == nullptr) return nullptr;
-  return std::make_unique<TeacherModel>(TeacherModel::Parts{
-      wrapped.graph, settings, launch_device(wrapped.job.hardware.gpu),
-      wrapper_of_teacher(wrapped, settings, record), record.timeline, record.recorder});
+  return std::make_unique<TeacherModel>(
+      TeacherModel::Parts{wrapped.graph, settings, launch_device(wrapped.job.hardware.gpu), wrapper,
+                          record.timeline, record.recorder});
 }
 
 /// The settings of a job that shards by DeepSpeed's ZeRO.
 DeepSpeedZero zero_of(const Job& job) { return std::get<DeepSpeedZero>(sharding_of(job)); }
+
+/// DeepSpeed's engine takes the model from the host. Codes lie on the device before, with what peft
+/// has put beside them; what those leave in the cache goes before the engine makes its own.
+void place_for_engine(const Graph& graph, const Job& job, ModelPlacement& placement,
+                      Recorder& recorder) {
+  const bool coded = job.model.quantized.has_value();
+  if (coded) {
+    placement.quantize(*job.model.quantized, launch_device(job.hardware.gpu));
+    placement.write(true, BufferOrder::as_registered);
+    placement.place_adapters(*job.model.adapter);
+  }
+  pass_barriers(job, ModelPlace::absent, recorder);
+  // prepare_deepspeed() has an engine for a reference, before the Trainer's own: of stage 0, or 3.
+  if (!zero_of(job).shards_weights()) place_second_models(graph, job, recorder);
+  if (coded) return recorder.empty_cache();
+  placement.write(false, BufferOrder::as_registered);
+}
 
 /// Nothing where the optimizer steps on the host, or parameter by parameter in the backward.
 std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<ParameterGroup> groups) {
@@ -209,11 +227,8 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline, EqualMicroSteps::followed);
   recorder.begin(Phase::model);
-  pass_barriers(job, ModelPlace::absent, recorder);
-  // prepare_deepspeed() has an engine of stage 0 for a reference, before the Trainer's own.
-  place_second_models(graph, job, recorder);
-  ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder)
-      .write(false, BufferOrder::as_registered);
+  ModelPlacement placement(graph.parameters, job.training->recipe, tensors, recorder);
+  place_for_engine(graph, job, placement, recorder);
   recorder.end();
   ZeroBuckets buckets({job, graph.parameters, data_rank, {}, device},
                       parameter_places(graph, order, timeline), recorder);
@@ -224,7 +239,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
   settings.buffers = std::make_shared<LibraryBuffers>(workspaces_of(job), recorder);
   const auto teacher = teacher_model({job, graph, graph.parameters, order, data_rank}, settings,
-                                     {timeline, recorder});
+                                     nullptr, {timeline, recorder});
   Engine engine(graph, order, settings, recorder);
   TrainingLoop loop({job, order, engine, buckets.optimizer(), recorder, teacher.get()});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
@@ -240,22 +255,30 @@ Timeline write_partitioned(const Graph& graph, const Job& job, std::int64_t data
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline, EqualMicroSteps::followed);
   ModelPlacement placement(graph.parameters, job.training->recipe, tensors, recorder);
-  recorder.begin(Phase::model);
-  if (zero_of(job).settings.zero_init) {
-    placement.place_buffers();
-  } else {
-    placement.write(false, BufferOrder::as_registered);
-  }
-  pass_barriers(job, ModelPlace::absent, recorder);
-  recorder.end();
   PartitionedModel model({job, graph, order, data_rank, device}, recorder);
+  const std::unique_ptr<PartitionedReference> reference = model.reference();
+  const bool made_cut = zero_of(job).settings.zero_init;
+  recorder.begin(Phase::model);
+  if (made_cut) {
+    placement.place_buffers();
+    pass_barriers(job, ModelPlace::absent, recorder);
+  } else {
+    if (reference != nullptr) reference->place();
+    place_for_engine(graph, job, placement, recorder);
+  }
+  recorder.end();
   recorder.begin(Phase::main_params);
-  model.construct(placement, timeline);
+  HeldVector pieces = model.cut(placement);
+  if (made_cut && reference != nullptr) reference->place();
+  model.construct(std::move(pieces));
   recorder.end();
   EngineSettings settings = settings_of(graph, job, &model);
   settings.gradient_bytes = 0;  // as they come
+  settings.buffers = std::make_shared<LibraryBuffers>(workspaces_of(job), recorder);
+  const auto teacher = teacher_model({job, graph, graph.parameters, order, data_rank}, settings,
+                                     reference.get(), {timeline, recorder});
   Engine engine(graph, order, settings, recorder);
-  TrainingLoop loop({job, order, engine, model.optimizer(), recorder});
+  TrainingLoop loop({job, order, engine, model.optimizer(), recorder, teacher.get()});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   recorder.finish();
   return timeline;
@@ -345,7 +368,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     recorder.finish();
     return timeline;
   }
-  const auto teacher = teacher_model(wrapped, settings, record);
+  const auto teacher =
+      teacher_model(wrapped, settings, wrapper_of_teacher(wrapped, settings, record), record);
   Engine engine(graph, order, settings, recorder);
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
   if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};

@@ -42,6 +42,20 @@ void share_codes(const Inventory& whole, const Job& job, Inventory& shares) {
   }
 }
 
+std::vector<StorageId> placed_codes(const Timeline& timeline, const Inventory& inventory,
+                                    const QuantizedWeights& quantized) {
+  std::vector<StorageId> found(timeline.parameters.size(), kNoStorage);
+  for (StorageId i = 0; i < timeline.storages.size(); ++i) {
+    const Label& label = timeline.storages[i].label;
+    if (label.origin != Origin::parameter || label.holding != Holding::weights) continue;
+    const ParameterTensor& tensor = inventory.parameters[timeline.parameters[label.place].row];
+    const bool scale =
+        tensor.quantized && timeline.storages[i].bytes != codes_of(quantized, tensor);
+    if (!scale) found[label.place] = i;
+  }
+  return found;
+}
+
 const ParameterTensor& CodedShares::row(std::size_t parameter) const {
   return model_.whole.parameters[model_.tensors.parameters[parameter].row];
 }
@@ -58,18 +72,9 @@ void CodedShares::place() {
   placement.place_adapters(*model_.job.model.adapter);
 }
 
-/// Takes of a weight that is kept as codes these, not their scales; of one that was cast the last.
 std::vector<HeldStorage> CodedShares::adopt_whole() {
   const QuantizedWeights& quantized = *model_.job.model.quantized;
-  std::vector<StorageId> found(model_.tensors.parameters.size(), kNoStorage);
-  const auto& storages = recorder_.timeline().storages;
-  for (StorageId i = 0; i < storages.size(); ++i) {
-    const Label& label = storages[i].label;
-    if (label.origin != Origin::parameter || label.holding != Holding::weights) continue;
-    const ParameterTensor& tensor = row(label.place);
-    const bool scale = tensor.quantized && storages[i].bytes != codes_of(quantized, tensor);
-    if (!scale) found[label.place] = i;
-  }
+  const std::vector<StorageId> found = placed_codes(recorder_.timeline(), model_.whole, quantized);
   std::vector<HeldStorage> whole(found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     const bool stays = row(i).quantized && !quantized.in_shards();  // with its module

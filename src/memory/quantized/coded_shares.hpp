@@ -17,6 +17,10 @@ void share_codes(const Inventory& whole, const Job& job, Inventory& shares);
 /// Bytes of the parameter's codes that a rank keeps.
 std::int64_t bytes_of_shared_codes(const Job& job, const ParameterTensor& row);
 
+/// As placed_weights(), but of a weight that is kept as codes these, not their scales.
+std::vector<StorageId> placed_codes(const Timeline& timeline, const Inventory& inventory,
+                                    const QuantizedWeights& quantized);
+
 class CodedShares {
  public:
   CodedShares(const ShareCutter::Model& model, Recorder& recorder)

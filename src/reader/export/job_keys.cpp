@@ -94,8 +94,13 @@ std::string deepspeed(const Job& job) {
       ", overlap_comm: " + written_as(zero->overlaps()) +
       ", contiguous_gradients: " + written_as(keys.contiguous_gradients);
   if (!zero->shards_weights()) return keys_of_all + "}";
-  return keys_of_all + ", stage3_prefetch_bucket_size: " + written_as(keys.prefetch_bucket_size) +
-         ", stage3_param_persistence_threshold: " + written_as(keys.persistence_threshold) +
+  const auto size = [](std::int64_t elements, bool automatic) {
+    return automatic ? std::string("auto") : written_as(elements);
+  };
+  return keys_of_all +
+         ", stage3_prefetch_bucket_size: " + size(keys.prefetch_bucket_size, keys.auto_prefetch) +
+         ", stage3_param_persistence_threshold: " +
+         size(keys.persistence_threshold, keys.auto_persistence) +
          ", stage3_max_live_parameters: " + written_as(keys.max_live_parameters) +
          ", stage3_max_reuse_distance: " + written_as(keys.max_reuse_distance) +
          ", zero_init: " + written_as(keys.zero_init) +

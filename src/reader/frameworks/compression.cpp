@@ -161,10 +161,10 @@ bool is_int8(const Job& job) {
   return job.model.quantized && job.model.quantized->format == WeightFormat::int8;
 }
 
-/// FSDP2 as accelerate prepares it, around codes of 4 bits and LoRA.
-bool cuts_codes(const Job& job) {
+/// FSDP2 as accelerate prepares it, or DeepSpeed's engine, around codes of 4 bits and LoRA.
+bool divides_codes(const Job& job) {
   const bool lora = job.model.adapter && job.model.adapter->kind == AdapterKind::lora;
-  return shards_by<RowShards>(job) && lora &&
+  return (shards_by<RowShards>(job) || shards_by<DeepSpeedZero>(job)) && lora &&
          row_of(job.forward()->implementation.loop).accelerate &&
          row_of(job.model.quantized->format).in_params_4bit() && !job.parallelism.offload.any();
 }
@@ -258,7 +258,7 @@ constexpr NotRecorded kNotRecorded[] = {
        const bool alone = job.parallelism.ranks() == 1 && !job.parallelism.fsdp;
        const bool hqq = job.model.quantized && row_of(job.model.quantized->format).hqq;
        return job.model.quantized && job.forward() != nullptr && !alone &&
-              (hqq || !(shards_by<ReplicasOfDdp>(job) || cuts_codes(job)));
+              (hqq || !(shards_by<ReplicasOfDdp>(job) || divides_codes(job)));
      },
      "divided over GPUs", "leave 'parallelism' out but for 'data'"},
     // FSDPParam.init_dtype_attrs: what lies in another type than the policy's is cast to that.

@@ -42,19 +42,16 @@ constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "embed_out"};
 
 bool in_deepspeed(const Job& job) { return shards_by<DeepSpeedZero>(job); }
 
-/// One GPU without any sharding, whole replicas alone, FSDP2, or DeepSpeed's ZeRO, but for a
-/// reference beside its third stage.
+/// One GPU without any sharding, whole replicas alone, FSDP2, or DeepSpeed's ZeRO.
 bool divides_as_recorded(const Job& job) {
   const Parallelism& parallelism = job.parallelism;
   if (parallelism.ranks() != parallelism.data) return false;
   if (shards_by<ReplicasOfDdp>(job) || shards_by<Unsharded>(job)) return true;
   if (parallelism.data == 1) return false;
-  const bool prefers = row_of(job.training->implementation.loop).prefers;
-  if (in_deepspeed(job)) {
-    return !prefers || job.parallelism.zero != ZeroStage::optimizer_gradients_weights;
-  }
+  if (in_deepspeed(job)) return true;
   if (!shards_by<RowShards>(job) || parallelism.shard_ranks() != parallelism.data) return false;
   // prepare_fsdp takes a reference from where it is, which its shards are not sent to.
+  const bool prefers = row_of(job.training->implementation.loop).prefers;
   return !prefers || parallelism.fsdp->init.value_or(ShardInit::host) == ShardInit::host;
 }
 

@@ -124,6 +124,13 @@ void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnost
     diagnostics.push_back(error_at(written.span, "'deepspeed' says how ZeRO works, and 'zero' is 0",
                                    "set 'zero' to 1, 2 or 3"));
   }
+  const Value* const zero_init = written.find("zero_init");
+  if (job.model.quantized && as_flag(zero_init).value_or(false)) {
+    diagnostics.push_back(error_at(zero_init->span,
+                                   "transformers makes a quantised model without "
+                                   "deepspeed.zero.Init",
+                                   "leave 'zero_init' out"));
+  }
 }
 
 bool steps_on_host(const Job& job) {

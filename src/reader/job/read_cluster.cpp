@@ -79,10 +79,12 @@ class DeepSpeedReader {
     // gathered.
     const std::int64_t square = checked_multiply(hidden_size_, hidden_size_);
     size("reduce_bucket_size", square, spec.reduce_bucket_size);
-    size("stage3_prefetch_bucket_size", checked_multiply(square, std::int64_t{9}) / 10,
-         spec.prefetch_bucket_size);
-    size("stage3_param_persistence_threshold", checked_multiply(hidden_size_, std::int64_t{10}),
-         spec.persistence_threshold);
+    spec.auto_prefetch =
+        size("stage3_prefetch_bucket_size", checked_multiply(square, std::int64_t{9}) / 10,
+             spec.prefetch_bucket_size);
+    spec.auto_persistence =
+        size("stage3_param_persistence_threshold", checked_multiply(hidden_size_, std::int64_t{10}),
+             spec.persistence_threshold);
     size("stage3_max_live_parameters", 0, spec.max_live_parameters);
     size("sub_group_size", 0, spec.sub_group_size);
     size("stage3_max_reuse_distance", spec.max_reuse_distance, spec.max_reuse_distance);
@@ -94,18 +96,22 @@ class DeepSpeedReader {
   }
 
  private:
-  void size(std::string_view key, std::int64_t automatic, std::int64_t& size) {
+  /// Answers whether it is written as `auto`.
+  bool size(std::string_view key, std::int64_t automatic, std::int64_t& size) {
     const Value* value = find(written_, key);
-    if (value == nullptr) return;
+    if (value == nullptr) return false;
     if (const auto number = as_count(value)) {
       size = *number;
-    } else if (hidden_size_ > 0) {
+      return false;
+    }
+    if (hidden_size_ > 0) {
       size = automatic;
     } else {
       diagnostics_.push_back(
           error_at(value->span, "'auto' is made of a hidden size, which this model does not have",
                    "write a number of elements"));
     }
+    return true;
   }
 
   const Value* written_;

@@ -161,9 +161,11 @@ void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagno
 
 /// Keys of `training` that say more of the model, and of a second one.
 void read_rest_of_models(const Value& root, Job& job, Diagnostics& diagnostics) {
-  job.settle_adapter();
   const FrameworkRow& framework = row_of(job.training->implementation.framework);
   read_quantized_base(root, framework, job.model, diagnostics);
+  // transformers 5.17, from_pretrained: deepspeed.zero.Init makes no model that is quantised.
+  if (job.model.quantized) job.parallelism.deepspeed.zero_init = false;
+  job.settle_adapter();
   read_images(*root.find("training"), job.model, diagnostics);
   read_teacher(*root.find("training"), job, diagnostics);
 }

@@ -113,19 +113,26 @@ double buckets_of(const ReplicatedPart& part, double bytes, double size) {
   return std::max(1.0, bytes / (elements * size));
 }
 
+/// Forwards of a micro-step that gather as many weights as the model has: a reference's, too.
+double gathering_forwards(const TrainingSpec& training) {
+  const Teacher* const teacher = training.teacher.get();
+  return teacher != nullptr && teacher->use != TeacherUse::distillation ? 2 : 1;
+}
+
 }  // namespace
 
 Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training, double weights) {
   return training.te_linears ? te_gathers(work, training, weights) : float8_gathers(work, training);
 }
 
-double bytes_saved_by_codes(const StepWork& work, const Job& job, double weights) {
+double bytes_saved_by_codes(const StepWork& work, const Job& job, const Sharding& sharding,
+                            double weights) {
   const auto& quantized = job.model.quantized;
-  if (!quantized) return 0;
+  if (!quantized || zero_stage_of(sharding) != ZeroStage::optimizer_gradients_weights) return 0;
   constexpr double kBitsOfByte = 8;
-  const double code = quantized->in_shards()
-                          ? static_cast<double>(row_of(quantized->format).bits) / kBitsOfByte
-                          : 0;
+  const bool gathers = quantized->in_shards() || std::holds_alternative<DeepSpeedZero>(sharding);
+  const double code =
+      gathers ? static_cast<double>(row_of(quantized->format).bits) / kBitsOfByte : 0;
   const auto passed = static_cast<double>(size_of(job.training->recipe.passed_weights()));
   const auto coded = static_cast<double>(coded_elements(work.graph->parameters));
   return weights * coded / work.parameters * (passed - code);
@@ -215,7 +222,9 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
     case ZeroStage::optimizer_gradients:
       return {.gradients = times * reducing, .weights = gather};
     case ZeroStage::optimizer_gradients_weights: {
-      const double forward = exposed(gather, passes.forward, collectives.first_gather);
+      const double forwards = gathering_forwards(part.training);
+      const double forward =
+          exposed(forwards * gather, passes.forward, forwards * collectives.first_gather);
       if (part.parallelism.pipeline > 1) return {.gradients = reducing, .weights = forward};
       // Both cross one link, so their times add up beside the backward.
       const double backward = exposed(gather + reduce, passes.backward,

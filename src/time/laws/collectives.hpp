@@ -2,6 +2,7 @@
 #pragma once
 
 #include "memest/spec/job.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/time/links.hpp"
 #include "memest/time/priced_model.hpp"
 
@@ -17,9 +18,10 @@ struct Float8Gathers {
 /// Those of a rank with so many elements of weights.
 Float8Gathers gathers_in_fp8(const StepWork& work, const TrainingSpec& training, double weights);
 
-/// Bytes less that FSDP2's gathers carry for so many elements of weights, of which some lie as
-/// codes: each at what its code takes, or nothing where no codes are cut.
-double bytes_saved_by_codes(const StepWork& work, const Job& job, double weights);
+/// Bytes less that the gathers of ZeRO 3 carry for so many elements of weights, of which some lie
+/// as codes: each at what its code takes, or nothing where no codes are cut.
+double bytes_saved_by_codes(const StepWork& work, const Job& job, const Sharding& sharding,
+                            double weights);
 
 /// One rank's weights, reduced and gathered in so many units (layers) of a training.
 struct ReplicatedPart {

@@ -87,6 +87,19 @@ struct DeepSpeed {
   std::int64_t max_reuse_distance = 1'000'000'000;   ///< stage3_max_reuse_distance
   bool zero_init = true;  ///< deepspeed.zero.Init cuts weights as they are made
   std::int64_t sub_group_size = 1'000'000'000;
+  /// Which are written as `auto`. transformers fills them in for the model that it trains.
+  bool auto_prefetch = false;
+  bool auto_persistence = false;
+
+  /// Those of an engine that transformers does not know of, which takes DeepSpeed's defaults for
+  /// `auto` (runtime/config_utils.py, DeepSpeedConfigModel).
+  [[nodiscard]] DeepSpeed without_auto() const {
+    const DeepSpeed defaults;
+    DeepSpeed other = *this;
+    if (auto_prefetch) other.prefetch_bucket_size = defaults.prefetch_bucket_size;
+    if (auto_persistence) other.persistence_threshold = defaults.persistence_threshold;
+    return other;
+  }
 
   friend auto operator<=>(const DeepSpeed&, const DeepSpeed&) = default;
 };

@@ -188,8 +188,12 @@ TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
   op.outputs = {of.out};
   // HQQMatmulNoCacheMul.setup_context keeps x; no backward reads it.
   if (hqq) op.saved = {of.input};
+  // MatMul4Bit.forward: ctx.tensors = (None, B), a view of the codes.
+  if (!hqq) op.named_by_node = {of.weight};
   op.saves_behind = true;
-  op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
+  // LinearFunctionForZeroStage3.forward adds the bias behind the product.
+  const bool added = block.precision().linear_in_pieces;
+  op.workspace = biased && !added ? Workspace::cublas_lt : Workspace::cublas;
   if (shape.bias) {
     // `bias.data = bias.data.to(x.dtype)`: in the compute type from the first forward on.
     const TensorId bias = block.parameter({shape.name, "bias"}, {shape.out});

@@ -119,8 +119,12 @@ Value zero_of(const Job& job, const DeepSpeedZero& sharding) {
   set(zero, "overlap_comm", flag_of(sharding.overlaps()));
   set(zero, "contiguous_gradients", flag_of(keys.contiguous_gradients));
   if (sharding.shards_weights()) {
-    set(zero, "stage3_prefetch_bucket_size", number_of_count(keys.prefetch_bucket_size));
-    set(zero, "stage3_param_persistence_threshold", number_of_count(keys.persistence_threshold));
+    const auto size = [](std::int64_t elements, bool automatic) {
+      return automatic ? word_of("auto") : number_of_count(elements);
+    };
+    set(zero, "stage3_prefetch_bucket_size", size(keys.prefetch_bucket_size, keys.auto_prefetch));
+    set(zero, "stage3_param_persistence_threshold",
+        size(keys.persistence_threshold, keys.auto_persistence));
     set(zero, "stage3_max_live_parameters", number_of_count(keys.max_live_parameters));
     set(zero, "stage3_max_reuse_distance", number_of_count(keys.max_reuse_distance));
     set(zero, "sub_group_size", number_of_count(keys.sub_group_size));
