@@ -5,6 +5,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
+#include <utility>
 #include <variant>
 
 #include "memest/spec/compression/teacher.hpp"
@@ -207,12 +208,15 @@ TEST_CASE("in ZeRO 3 a reference's forward gathers as many weights as the model'
     of.parallelism.zero = stage;
     return Priced(graph, of).model().step(of.parallelism, 1).weights;
   };
-  Job preferring = job;
-  preferring.training->teacher =
-      std::make_shared<const Teacher>(Teacher{.use = TeacherUse::own_reference});
-  Job distilling = job;
-  distilling.training->teacher =
-      std::make_shared<const Teacher>(Teacher{.use = TeacherUse::distillation});
+  const auto beside = [&job](TeacherUse use) {
+    Teacher teacher;
+    teacher.use = use;
+    Job other = job;
+    other.training->teacher = std::make_shared<const Teacher>(std::move(teacher));
+    return other;
+  };
+  const Job preferring = beside(TeacherUse::own_reference);
+  const Job distilling = beside(TeacherUse::distillation);
   constexpr ZeroStage kWeights = ZeroStage::optimizer_gradients_weights;
   // Both passes gather: with a reference three do.
   CHECK(gathers(preferring, kWeights) > 1.4 * gathers(job, kWeights));
