@@ -39,6 +39,44 @@ TEST_CASE("a layer keeps what its page says, whatever the number of key and valu
   }
 }
 
+ModelSpec qwen2(std::int64_t kv_heads) {
+  ModelSpec model = llama_of(kv_heads);
+  auto& attention = std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
+  attention.q_bias = attention.kv_bias = true;
+  return model;
+}
+
+TEST_CASE("Qwen2's rotations keep their own cosines and sines, of each position once") {
+  for (const std::int64_t kv_heads : {2, 8}) {
+    const ModelSpec model = qwen2(kv_heads);
+    const auto& decoder = std::get<DecoderSpec>(model.architecture);
+    const std::int64_t head_dim = std::get<SoftmaxAttention>(decoder.attention).head_dim;
+    const LoweringPolicy policy = torchtune(2, 256);
+    const Graph graph = lowered(model, policy);
+    // Two tables in 16 bits of queries and of keys, whatever the micro-batch.
+    CHECK(narrow_to_int64(layer(graph).saved_bytes(false).evaluate(graph.sizes)) ==
+          of_the_page(model, policy) + 2 * 2 * 2 * 256 * head_dim);
+  }
+}
+
+TEST_CASE("Qwen2's table has both halves' numbers, and beside adapters each layer its own") {
+  const auto table_bytes = [](const ModelSpec& model) {
+    std::int64_t bytes = 0;
+    for (const BufferTensor& buffer : lowered(model, torchtune(1, 256)).parameters.buffers) {
+      if (!buffer.name.ends_with("cache")) continue;
+      bytes += 4 * buffer.count * buffer.shape[0] * buffer.shape[1] * buffer.shape[2];
+    }
+    return bytes;
+  };
+  ModelSpec model = qwen2(2);
+  auto& decoder = std::get<DecoderSpec>(model.architecture);
+  decoder.max_positions = 40'000;
+  const std::int64_t head_dim = std::get<SoftmaxAttention>(decoder.attention).head_dim;
+  CHECK(table_bytes(model) == 4 * 40'000 * 2 * head_dim);
+  model.adapter = Adapter{.rank = 8, .targets = {"q_proj"}};
+  CHECK(table_bytes(model) == decoder.layers() * 4 * 40'000 * 2 * head_dim);
+}
+
 std::int64_t heads_products(std::int64_t micro_batch, std::int64_t seq_len) {
   const Graph graph = lowered(llama(), torchtune(micro_batch, seq_len));
   return std::ranges::count_if(graph.blocks.back().ops,
@@ -58,8 +96,8 @@ TEST_CASE("models that its builders do not make of these parts have no graph") {
     return refused == nullptr ? std::string() : refused->sentence;
   };
   const std::string known =
-      "the implementation torchtune is available for models of LLaMA's architecture, without "
-      "biases, only";
+      "the implementation torchtune is available for models of LLaMA's architecture and Qwen2's, "
+      "whose queries, keys and values have biases, only";
   CHECK(refusal(llama()).empty());
   CHECK(refusal(gpt(0.0)) == known);
   ModelSpec biased = llama();

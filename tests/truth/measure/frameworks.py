@@ -458,8 +458,6 @@ def torchtune(case):
     if settings["gpus"] > 1:
         fake_world(settings["gpus"])
         torch.distributed.init_process_group = torch.distributed.barrier = lambda *_, **__: None
-        device_parser = importlib.import_module("lightning.fabric.utilities.device_parser")
-        device_parser._sanitize_gpu_ids = lambda devices, **_: devices  # it asks whether they are there
     module, kind = recipe_of(settings["recipe"])
     made = torch.nn.modules.module._IncompatibleKeys([], [])  # the weights stay as they were made
     torch.nn.Module.load_state_dict = lambda *_, **__: made

@@ -94,7 +94,7 @@ class Projections {
   AttentionInputs separate(TensorId x) {
     const Expr q_width = dims_.a * dims_.d;
     const Expr kv_width = dims_.k * dims_.d;
-    if (context_.program.rotations == Rotations::pairs) return in_turn(x);
+    if (context_.program.rotations == Rotations::in_turn) return in_turn(x);
     const ProjectionOrder order = context_.habits.projections;
     const auto seen = [&](Part part, TensorId given, bool now) {
       return now ? heads(part, given) : given;
@@ -132,7 +132,7 @@ class Projections {
     const auto turned = [&](std::string_view name, TensorId raw) {
       Frame renaming(block_);
       renaming.local(raw);
-      return Heads{rotates_ ? rotated_pairs(block_, context_, name, raw) : raw};
+      return Heads{rotates_ ? rotated_by_table(block_, context_, name, raw) : raw};
     };
     const Heads q = turned("q_rotary", project_heads(Part::q, spec_.q_bias));
     const TensorId k = project_heads(Part::k, spec_.kv_bias);
@@ -169,7 +169,7 @@ class Projections {
     const bool single = (of_k || of_v ? spec_.kv_heads : spec_.heads) == 1;
     // The gradient of channels taken out one by one lies by tokens, that of heads which repeats are
     // summed to by heads.
-    if (context_.program.rotations == Rotations::pairs) {
+    if (context_.program.rotations == Rotations::in_turn) {
       const bool by_heads = of_v && !single && (written_out_ || context_.repeats_by_heads());
       return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
                       : view(block_, {name, "heads"}, x, by_head(count));

@@ -353,7 +353,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
   if (context.liger().rope) {
     return liger_rotate(block, call, inputs, tables_of(block, context, call.kind));
   }
-  if (context.program.rotations == Rotations::pairs) return inputs;  // where they are projected
+  if (context.program.rotations == Rotations::in_turn) return inputs;  // where they are projected
   if (context.program.rotations == Rotations::joined) return rotated_joined(block, call, inputs);
   if (context.program.rotations == Rotations::complex) {
     Frame renaming(block);

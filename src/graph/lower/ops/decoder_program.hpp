@@ -51,7 +51,7 @@ enum class Rotations : std::uint8_t {
   in_formula,  ///< in place, from no table
   tables,      ///< cosines and sines that the model's forward makes
   complex,     ///< in fp32, as complex numbers or by the model's rope cache (torchtitan)
-  pairs,       ///< in fp32, neighbours one by one, queries before keys are projected (torchtune)
+  in_turn,     ///< by the model's table, queries before keys are projected (torchtune)
   joined       ///< by the model's tables, joined with what does not rotate (litgpt)
 };
 

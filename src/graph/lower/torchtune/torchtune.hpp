@@ -10,10 +10,12 @@ namespace memest {
 /// The name by which layers know the model's table of cosines and sines.
 inline constexpr std::string_view kRotaryCache = "rotary cache";
 
-/// [b, s, heads, d] turned by the model's table, neighbouring channels in fp32, one after the
-/// other.
-TensorId rotated_pairs(BlockBuilder& block, const DecoderContext& context, std::string_view name,
-                       TensorId x);
+/// Whether qwen2's builder makes the attention: it alone has biases of queries, keys and values.
+inline bool is_of_qwen2(const SoftmaxAttention& attention) { return attention.q_bias; }
+
+/// [b, s, heads, d] turned by the model's table.
+TensorId rotated_by_table(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                          TensorId x);
 
 /// The final norm, of whose output the products with the output head and the losses are of one part
 /// of the sequences after another (TransformerDecoder.chunked_output and

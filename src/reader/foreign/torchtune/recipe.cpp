@@ -38,6 +38,37 @@ constexpr Builder kBuilders[] = {
     {"mistral_7b",
      "{layers: 32, hidden_size: 4096, heads: 32, kv_heads: 8, ffn_size: 14336, vocab_size: 32000, "
      "max_positions: 32768, activation: swiglu, norm: rmsnorm, position: rope}"},
+    {"qwen2_0_5b", "qwen2-0.5b"},
+    {"qwen2_1_5b", "qwen2-1.5b"},
+    {"qwen2_7b", "qwen2.5-7b"},  // of the same sizes
+    {"qwen2_5_0_5b", "qwen2.5-0.5b"},
+    {"qwen2_5_1_5b_instruct", "qwen2.5-1.5b"},
+    {"qwen2_5_3b", "qwen2.5-3b"},
+    {"qwen2_5_7b_instruct", "qwen2.5-7b"},
+    {"qwen2_5_14b_base", "qwen2.5-14b"},
+    {"qwen2_5_32b_instruct", "qwen2.5-32b"},
+    {"qwen2_5_72b_base", "qwen2.5-72b"},
+    // For other numbers of positions, of which a table is made.
+    {"qwen2_5_1_5b_base",
+     "{hf: {model_type: qwen2, vocab_size: 151936, hidden_size: 1536, intermediate_size: 8960, "
+     "num_hidden_layers: 28, num_attention_heads: 12, num_key_value_heads: 2, "
+     "max_position_embeddings: 131072, tie_word_embeddings: true}}"},
+    {"qwen2_5_7b_base",
+     "{hf: {model_type: qwen2, vocab_size: 152064, hidden_size: 3584, intermediate_size: "
+     "18944, num_hidden_layers: 28, num_attention_heads: 28, num_key_value_heads: 4, "
+     "max_position_embeddings: 131072, tie_word_embeddings: false}}"},
+    {"qwen2_5_14b_instruct",
+     "{hf: {model_type: qwen2, vocab_size: 152064, hidden_size: 5120, intermediate_size: "
+     "13824, num_hidden_layers: 48, num_attention_heads: 40, num_key_value_heads: 8, "
+     "max_position_embeddings: 32768, tie_word_embeddings: false}}"},
+    {"qwen2_5_32b_base",
+     "{hf: {model_type: qwen2, vocab_size: 152064, hidden_size: 5120, intermediate_size: "
+     "27648, num_hidden_layers: 64, num_attention_heads: 40, num_key_value_heads: 8, "
+     "max_position_embeddings: 131072, tie_word_embeddings: false}}"},
+    {"qwen2_5_72b_instruct",
+     "{hf: {model_type: qwen2, vocab_size: 152064, hidden_size: 8192, intermediate_size: "
+     "29568, num_hidden_layers: 80, num_attention_heads: 64, num_key_value_heads: 8, "
+     "max_position_embeddings: 32768, tie_word_embeddings: false}}"},
 };
 
 /// "llama3_8b" of "torchtune.models.llama3.lora_llama3_8b".
@@ -54,7 +85,7 @@ void write_model(ForeignImport& file) {
   if (builder == std::end(kBuilders)) {
     return file.refuse(kComponent, "torchtune's model " + quote(name),
                        name.starts_with("qlora_") ? "its 4-bit tensors are torchao's; known is lora"
-                                                  : "known are Llama's and Mistral's");
+                                                  : "known are Llama's, Mistral's and Qwen2's");
   }
   file.write("model", builder->model, {kComponent});
 }
@@ -166,6 +197,8 @@ constexpr std::string_view kDecidingKeys[] = {kComponent,
 constexpr auto kDeciding = all_derived(kDecidingKeys);
 constexpr KeyRow kRefusedKeys[] = {
     refused_key("compile", "false|null", "torch.compile under torchtune"),
+    refused_key("teacher_model._component_", "null", "distillation under torchtune"),
+    refused_key("quantizer._component_", "null", "quantisation-aware training under torchtune"),
     refused_key("enable_activation_offloading", "false|null", "activations on the host"),
     refused_key("model.apply_lora_to_output", "false|null", "LoRA of torchtune's output head"),
     refused_key("model.use_dora", "false|null", "torchtune's DoRA"),
