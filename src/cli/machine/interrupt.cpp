@@ -14,11 +14,14 @@ namespace {
 // else (C++, [support.signal]).
 volatile std::sig_atomic_t g_interrupted = 0;
 
+volatile std::sig_atomic_t g_terminated = 0;
 volatile std::sig_atomic_t g_waited_for = 0;  // a process, which has the numbers of an int
 
 void remember(int signal) {
   g_interrupted = 1;
-  if (signal == SIGTERM && g_waited_for != 0) kill(g_waited_for, signal);
+  if (signal != SIGTERM) return;
+  g_terminated = 1;
+  if (g_waited_for != 0) kill(g_waited_for, signal);
 }
 
 /// _exit is one of the few functions that a handler may call (POSIX, 2.4.3).
@@ -49,6 +52,7 @@ UninterruptedWrite::~UninterruptedWrite() { pthread_sigmask(SIG_SETMASK, &before
 
 InterruptWatch::InterruptWatch(SecondSignal second) {
   g_interrupted = 0;
+  g_terminated = 0;
   struct sigaction action {};
   action.sa_handler = remember;
   // System calls go on: a sleep is not cut short. A second signal that ends finds the default
@@ -58,7 +62,11 @@ InterruptWatch::InterruptWatch(SecondSignal second) {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before_[i]);
 }
 
-void InterruptWatch::pass_terminations_to(pid_t process) { g_waited_for = process; }
+void InterruptWatch::pass_terminations_to(pid_t process) {
+  g_waited_for = process;
+  // One may come before the process that it is meant for is known here.
+  if (process != 0 && g_terminated != 0) kill(process, SIGTERM);
+}
 
 InterruptWatch::~InterruptWatch() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
