@@ -131,15 +131,12 @@ std::int64_t PartitionedModel::elements_of(std::uint32_t parameter) const {
 std::vector<WeightCoordinator::Weight> PartitionedModel::weights() const {
   std::vector<WeightCoordinator::Weight> weights;
   for (std::uint32_t i = 0; i < recorder_.timeline().parameters.size(); ++i) {
-    const DType type = type_of(i);
-    weights.push_back(
-        {.elements = elements_of(i), .trained = false, .element_bytes = size_of(type)});
+    weights.push_back({.elements = elements_of(i),
+                       .trained = is_trained(i),
+                       .element_bytes = size_of(type_of(i))});
   }
   std::uint32_t number = 0;
   for (const std::uint32_t cut : in_order_of_cutting()) weights[cut].number = number++;
-  for (const std::uint32_t trained : trained_) {
-    weights[trained].trained = true;
-  }
   for (std::size_t use = 0; use < places_.size(); ++use) {
     weights[places_[use]].instance = order_.parameters()[use].instance;
   }
@@ -214,10 +211,8 @@ std::unique_ptr<PartitionedReference> PartitionedModel::reference() {
   }
   WeightCoordinator::Settings settings = settings_of(sharding_.settings.without_auto());
   settings.stream = {sharding_.overlaps() ? Stream::all_gather : Stream::compute, 1};
-  std::vector<WeightCoordinator::Weight> all = weights();
-  for (WeightCoordinator::Weight& weight : all) weight.trained = false;
   return std::make_unique<PartitionedReference>(
-      calls_of_reference(), WeightCoordinator(settings, std::move(all), modules_, recorder_),
+      calls_of_reference(), WeightCoordinator(settings, weights(), modules_, recorder_),
       PartitionedReference::Model{graph_.teacher_parameters, teacher->weights, recorder_,
                                   sharding_.settings.zero_init});
 }
