@@ -1,3 +1,4 @@
+#include <utility>
 #include <variant>
 
 #include "memest/graph/lower.hpp"
@@ -28,6 +29,14 @@ LoweringPolicy policy_of(const ForwardSpec& forward, ComputeCapability capabilit
   return policy;
 }
 
+/// DataCollatorForLanguageModeling(padding_free=True): torch.cat(input_ids, dim=0) and so on.
+void join_sequences(LoweringPolicy& policy, const PaddingFree& batch) {
+  const std::int64_t sequences = std::exchange(policy.micro_batch, 1);
+  policy.joined = JoinedSequences{sequences, batch.documents};
+  policy.seq_len = checked_multiply(sequences, policy.seq_len);
+  policy.completion_len = checked_multiply(sequences, policy.completion_len);
+}
+
 }  // namespace
 
 LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capability,
@@ -48,6 +57,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
   if (!recomputes) policy.saves_on_cpu = training.offload_activations;
   policy.offloads_layers = training.offloaded_layers > 0;
   policy.completion_len = training.completion_len;
+  if (training.padding_free) join_sequences(policy, *training.padding_free);
   policy.teacher = training.teacher;
   if (training.loss == TrainingLoss::sum_of_logits) policy.end = ForwardEnd::sum_of_logits;
   return policy;

@@ -181,4 +181,12 @@ RunScale scale_of(const Job& job) {
   return job.hardware.count > 1 ? RunScale::several_gpus : RunScale::one_gpu;
 }
 
+// GlobalOptimManager.register_module_override(embedding, "weight", {"optim_bits": 32}).
+void adapt_optimizer_to_loop(TrainingSpec& training) {
+  const bool widens = row_of(training.implementation.loop).accelerate;
+  for (OptimizerState& state : training.optimizer.states) {
+    state.wide_embeddings = widens && state.shape == StateShape::blockwise_8bit;
+  }
+}
+
 }  // namespace memest

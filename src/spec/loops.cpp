@@ -51,6 +51,7 @@ constexpr LoopRow kSftTrainer = {.name = "sft",
                                  .pins_batches = true,
                                  .takes_tiles = true,
                                  .passes_token_mask = true,
+                                 .sends_documents = true,
                                  .recomputes = true,
                                  .fsdp_recipe = "accelerate-fsdp2-bf16",
                                  .change_words = &kWordsOfTrainer};

@@ -58,12 +58,14 @@ struct TensorExtent {
   double rows = 1;
   double columns = 1;
   bool is_matrix = false;
+  bool is_table = false;  ///< of an embedding
 };
 
 TensorExtent tensor_of(const ParameterTensor& parameter) {
   TensorExtent tensor;
   for (const std::int64_t size : parameter.shape) tensor.elements *= static_cast<double>(size);
   tensor.is_matrix = parameter.shape.size() >= 2;
+  tensor.is_table = parameter.role == ParameterRole::embedding;
   if (tensor.is_matrix) {
     tensor.rows = static_cast<double>(parameter.shape.front());
     tensor.columns = tensor.elements / tensor.rows;
@@ -86,7 +88,8 @@ double state_bytes(const OptimizerState& state, const TensorExtent& tensor, DTyp
     case StateShape::rows_and_columns:
       return (tensor.is_matrix ? tensor.rows + tensor.columns : tensor.elements) * size;
     case StateShape::blockwise_8bit:
-      return tensor.elements * kBlockwiseBytes;
+      return tensor.elements *
+             (state.wide_embeddings && tensor.is_table ? size_of(DType::fp32) : kBlockwiseBytes);
     case StateShape::square_factors:
       return (tensor.is_matrix ? kept(tensor.rows) + kept(tensor.columns) : tensor.elements) * size;
     case StateShape::remainders:

@@ -63,6 +63,22 @@ TEST_CASE("8-bit states take a byte an element and four a block of 256", "[memor
   CHECK(state_bytes("lion-8bit", tensors({{64, 64}, {64}})) == 4096 + 4 * 16 + 4 * 64);
 }
 
+TEST_CASE("beside 8-bit states of a whole model the Trainer keeps those of embeddings in fp32",
+          "[memory]") {
+  Inventory inventory = tensors({{100, 64}, {64, 64}});
+  inventory.parameters.front().role = ParameterRole::embedding;
+  Job job = job_of("fp32", "adamw-8bit");
+  const auto bytes = [&](LoopKind loop) {
+    job.training->implementation.loop = loop;
+    adapt_optimizer_to_loop(*job.training);
+    return named_bytes(write_ledger(states_only(inventory), job), "optimizer states");
+  };
+  const std::int64_t of_codes = 2 * (4096 + 4 * 16);
+  CHECK(bytes(LoopKind::plain) == 2 * (6400 + 4 * 25) + of_codes);
+  CHECK(bytes(LoopKind::trainer) == 2 * 4 * 6400 + of_codes);
+  CHECK(bytes(LoopKind::sft) == bytes(LoopKind::trainer));
+}
+
 TEST_CASE("paged states of 100,000 elements and more are managed memory, their scales are not",
           "[memory]") {
   CHECK(state_bytes("paged-adamw", tensors({{99'999}})) == 2 * 4 * 99'999);

@@ -32,6 +32,14 @@ struct ModelPart {
 /// with it.
 enum class RunsAgain : std::uint8_t { nothing, all_but_selected, all };
 
+/// Sequences one behind the other (TrainingSpec::padding_free).
+struct JoinedSequences {
+  std::int64_t sequences = 1;
+  std::int64_t documents = 1;  ///< of each
+
+  friend bool operator==(const JoinedSequences&, const JoinedSequences&) = default;
+};
+
 /// The properties of the job that the lowering needs beside the model.
 struct LoweringPolicy {
   Implementation implementation;
@@ -51,6 +59,9 @@ struct LoweringPolicy {
   std::int64_t seq_len = 0;         ///< decides sliding windows and kernel choices
   std::int64_t micro_batch = 1;     ///< decides copies that b = 1 avoids
   std::int64_t completion_len = 0;  ///< TrainingSpec::completion_len
+  /// All of a micro-batch's sequences are one; `micro_batch` is 1 then, and `seq_len` the length of
+  /// all. Absent: they lie apart.
+  std::optional<JoinedSequences> joined = {};
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
@@ -89,9 +100,10 @@ struct LoweringPolicy {
   RunsAgain runs_again = RunsAgain::nothing;
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 
-  /// Targets of a sequence of a causal loss.
+  /// Targets of a sequence of a causal loss: no document's first token is one.
   [[nodiscard]] std::int64_t targets() const {
-    return completion_len > 0 && completion_len < seq_len ? completion_len : seq_len - 1;
+    const std::int64_t all = seq_len - (joined ? joined->sequences * joined->documents : 1);
+    return completion_len > 0 && completion_len < all ? completion_len : all;
   }
   [[nodiscard]] bool unpacks_by_rows() const { return saves_on_cpu && saves_on_cpu->pin_memory; }
 };

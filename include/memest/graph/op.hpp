@@ -225,10 +225,10 @@ struct Op {
   /// part of the rows each.
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
-  /// Tokens that a causal kernel looks back at, its own included, and no others; 0: at all.
-  std::int64_t window = 0;
-  bool attention_core = false;      ///< scores, softmax, dropout, values: reruns of selective ones
-  bool feed_forward = false;        ///< rerun by recompute of the feed-forward alone
+  std::int64_t window = 0;      ///< tokens that a causal kernel looks back at, its own too; 0: all
+  std::int64_t documents = 1;   ///< of each sequence, which attention sees one after the other
+  bool attention_core = false;  ///< scores, softmax, dropout, values: reruns of selective ones
+  bool feed_forward = false;    ///< rerun by recompute of the feed-forward alone
   Remade remade = Remade::nothing;  ///< part of what makes such a result
   Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
   bool kept_selectively = false;    ///< selective recompute keeps what it makes

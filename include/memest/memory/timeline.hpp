@@ -91,6 +91,7 @@ enum class LoopTensor : std::uint16_t {
   gradient_bucket,  ///< DDP's
   transfer_buffer,  ///< for what comes back from the host
   position_ids,
+  documents,  ///< of joined sequences: where they begin, and each token's
   rotations,
   loss_mask,
   attention_mask,

@@ -200,7 +200,9 @@ struct LoopRow {
   bool takes_tiles = false;          ///< log-probabilities of the targets, by tiles of the logits
   bool prefers = false;              ///< which of two answers, beside a frozen reference
   bool passes_token_mask = false;    ///< with every batch, of the tokens that are no padding
-  bool recomputes = false;           ///< whole layers, where the spec says nothing else
+  /// Beside the position ids of joined sequences: where documents begin, and each token's.
+  bool sends_documents = false;
+  bool recomputes = false;                      ///< whole layers, where the spec says nothing else
   std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP
   const ChangeWords* change_words = nullptr;    ///< where they are not the framework's
 };

@@ -34,6 +34,9 @@ struct OptimizerState {
   /// Narrower than it is stepped: an fp32 scale a tensor beside it, an fp32 copy for every step
   /// (Transformer Engine's FusedAdam).
   bool scaled = false;
+  /// Embedding tables have it in fp32, where others have 8-bit codes (register_module_override of
+  /// transformers' Trainer).
+  bool wide_embeddings = false;
   bool main = false;  ///< the parameter as it is stepped: the optimizer's own master copy
 };
 

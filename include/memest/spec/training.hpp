@@ -45,7 +45,7 @@ struct SelectiveRecompute {
 };
 struct EveryRecompute {
   std::int64_t every = 1;
-};                        ///< one checkpoint for every `every` blocks
+};  ///< one checkpoint for every `every` blocks
 struct SqrtRecompute {};  ///< ⌈√L⌉ checkpoints
 /// Layers of the model, counted from 0 in forward order, each in a checkpoint of its own.
 struct ChosenRecompute {
@@ -70,6 +70,15 @@ struct SaveOnCpu {
   bool pin_memory = false;  ///< in page-locked memory
 
   friend bool operator==(const SaveOnCpu&, const SaveOnCpu&) = default;
+};
+
+/// The sequences of a micro-batch lie one behind the other as one, without padding, and attention
+/// tells its documents apart by where they begin (TRL's padding_free, and packing with
+/// packing_strategy bfd).
+struct PaddingFree {
+  std::int64_t documents = 1;  ///< that each sequence of seq_len tokens holds, as long as another
+
+  friend bool operator==(const PaddingFree&, const PaddingFree&) = default;
 };
 
 enum class ZeroGrad : std::uint8_t {
@@ -114,7 +123,8 @@ struct TrainingSpec : ForwardSpec {
   /// is the same.
   std::optional<Recipe> recipe_of_fsdp = {};
   std::int64_t completion_len =
-      0;                      ///< tokens of each sequence that are targets; 0: all but the first
+      0;  ///< tokens of each sequence that are targets; 0: all but the first
+  std::optional<PaddingFree> padding_free = {};
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
   /// A second copy of the model follows the weights behind every step
   /// (torch.optim.swa_utils.AveragedModel).
@@ -130,5 +140,9 @@ struct TrainingSpec : ForwardSpec {
     return offload_activations.has_value() || offloaded_layers > 0;
   }
 };
+
+/// Gives the optimizer what the job's loop makes of it: transformers' Trainer has bitsandbytes keep
+/// the states of embeddings in fp32 (trainer.py, create_optimizer).
+void adapt_optimizer_to_loop(TrainingSpec& training);
 
 }  // namespace memest

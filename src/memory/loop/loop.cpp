@@ -12,10 +12,13 @@
 namespace memest {
 namespace {
 
-/// How many labels of a sequence the Trainer counts: it leaves out the first where the name of the
-/// model's class says that its loss is a causal one.
+/// How many labels of a micro-batch the Trainer counts: of every row it leaves out the first where
+/// the name of the model's class says that its loss is a causal one.
 std::int64_t counted_labels(const Job& job) {
-  return job.training->seq_len - (job.model.named_for_causal_loss ? 1 : 0);
+  const TrainingSpec& training = *job.training;
+  const std::int64_t rows = training.padding_free ? 1 : training.micro_batch;
+  const std::int64_t tokens = checked_multiply(training.micro_batch, training.seq_len);
+  return tokens - (job.model.named_for_causal_loss ? rows : 0);
 }
 
 }  // namespace
@@ -38,7 +41,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
               loop_habits_of(parts.job.training->implementation).takes_norm)),
       steps_in_backward_(shards_by<DeepSpeedZero>(parts.job)),
       casts_loss_(casts_loss(parts.job)),
-      counted_labels_(checked_multiply(parts.job.training->micro_batch, counted_labels(parts.job))),
+      counted_labels_(counted_labels(parts.job)),
       shares_(parts.job, parts.recorder) {
   if (habits_.reports_loss) {
     recorder_.allocate(size_of(DType::fp32),

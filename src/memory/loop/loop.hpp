@@ -45,7 +45,10 @@ class TrainingLoop {
 
   /// The inputs go first.
   struct Batch {
-    HeldStorage mask;    ///< of the tokens that are no padding, where the program sends one
+    HeldStorage mask;  ///< of the tokens that are no padding, where the program sends one
+    /// Position ids of joined sequences, where the documents of queries and keys begin, and each
+    /// token's document.
+    HeldVector documents;
     HeldStorage labels;  ///< where they are a tensor of their own
     HeldStorage types;   ///< of tokens, where the model reads them
     HeldStorage grids;   ///< of images of any size
@@ -69,6 +72,7 @@ class TrainingLoop {
   void send_targets();
   void send_batch(std::uint16_t number);
   Batch next_inputs();
+  [[nodiscard]] HeldVector next_documents();
   Batch next_batch();
   void name_batch();
   void load_step();

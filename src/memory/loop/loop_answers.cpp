@@ -1,4 +1,7 @@
 // The model's answer of a micro-step, its loss, and how long both have names.
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "memest/spec/framework.hpp"
@@ -19,6 +22,11 @@ void TrainingLoop::run_model(Batch& batch) {
   if (batch.images.is_of_storage()) engine_.bind_input(kImages, batch.images.id());
   if (batch.grids.is_of_storage()) engine_.bind_input(kImageGrids, batch.grids.id());
   if (batch.types.is_of_storage()) engine_.bind_input(kTypesOfTokens, batch.types.id());
+  constexpr std::array<std::string_view, 3> kDocuments = {
+      "position ids", "document starts of queries", "document starts of keys"};
+  for (std::size_t i = 0; i < std::min(kDocuments.size(), batch.documents.size()); ++i) {
+    engine_.bind_input(kDocuments[i], batch.documents[i].id());
+  }
   const StorageId labels = shares_.stand_in() ? shares_.labels() : batch.labels.id();
   if (habits_.hands_labels_over) engine_.hand_in("labels", batch.labels.give_up());
   engine_.forward(shares_.stand_in() ? shares_.inputs() : batch.inputs.id(), labels);

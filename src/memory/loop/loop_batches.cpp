@@ -67,6 +67,22 @@ TrainingLoop::Batch TrainingLoop::next_inputs() {
   return batch;
 }
 
+/// DataCollatorForLanguageModeling of trl 1.16, torch_call: position_ids, cu_seq_lens_q,
+/// cu_seq_lens_k and seq_idx, the last three int32.
+HeldVector TrainingLoop::next_documents() {
+  constexpr std::int64_t kNumber = size_of(DType::int32);
+  const std::int64_t tokens = order_.batch_bytes() / size_of(DType::int64);
+  const std::int64_t documents =
+      checked_multiply(training_.micro_batch, training_.padding_free->documents);
+  HeldVector parts;
+  parts.push_back(make(order_.batch_bytes(), Holding::batch, LoopTensor::position_ids));
+  if (!row_of(training_.implementation.loop).sends_documents) return parts;
+  for (const std::int64_t numbers : {documents + 1, documents + 1, tokens}) {
+    parts.push_back(make(kNumber * numbers, Holding::batch, LoopTensor::documents));
+  }
+  return parts;
+}
+
 /// Where the labels are the token ids themselves they are sent a second time, and dropped.
 TrainingLoop::Batch TrainingLoop::next_batch() {
   const std::int64_t bytes = checked_multiply(order_.batch_bytes(), shares_.ranks());
@@ -122,16 +138,22 @@ void TrainingLoop::load_step() {
   const std::int64_t bytes = order_.batch_bytes();
   const std::int64_t count = std::min(training_.gradient_accumulation, kMostBatches);
   const std::int64_t behind = training_.gradient_accumulation - count;
-  const bool sends_mask = row_of(training_.implementation.loop).passes_token_mask;
+  const bool joins = training_.padding_free.has_value();
+  const bool sends_mask = row_of(training_.implementation.loop).passes_token_mask && !joins;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < count; ++i) {
     Batch& batch = batches.emplace_back(next_inputs());
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
     if (sends_mask) batch.mask = make(bytes, Holding::batch, LoopTensor::attention_mask);
+    if (joins) batch.documents = next_documents();
   }
-  const std::int64_t tensors = sends_mask ? 3 : 2;
+  // Position ids are as large as the mask, which joined sequences do without; beside them are
+  // numbers of 4 bytes.
+  const std::int64_t tensors = sends_mask || joins ? 3 : 2;
+  const bool sends_documents = joins && row_of(training_.implementation.loop).sends_documents;
+  const std::int64_t of_batch = tensors * bytes + (sends_documents ? bytes / 2 : 0);
   batches.emplace_back().inputs =
-      make(checked_multiply(behind, tensors * bytes), Holding::batch, LoopTensor::batch);
+      make(checked_multiply(behind, of_batch), Holding::batch, LoopTensor::batch);
   HeldStorage targets;
   for (std::int64_t i = 0; i < count && !prefers(); ++i) {
     targets = count_targets(std::move(targets));

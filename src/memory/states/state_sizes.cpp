@@ -21,6 +21,12 @@ std::pair<std::int64_t, std::int64_t> matrix_of(const ParameterTensor& tensor) {
   return {tensor.shape.front(), elements_of(tensor) / tensor.shape.front()};
 }
 
+/// Whether the state of `tensor` is codes and their scales, if its shape is such.
+bool takes_codes(const OptimizerState& state, const ParameterTensor& tensor) {
+  const bool is_table = tensor.role == ParameterRole::embedding;
+  return elements_of(tensor) >= kSmallest8bitTensor && !(state.wide_embeddings && is_table);
+}
+
 std::int64_t square_elements(std::int64_t size, std::int64_t largest) {
   return largest > 0 && size > largest ? 0 : checked_multiply(size, size);
 }
@@ -46,7 +52,7 @@ std::vector<std::int64_t> tensors_of(const OptimizerState& state, const Paramete
       return {checked_multiply(rows, bytes), checked_multiply(columns, bytes)};
     }
     case StateShape::blockwise_8bit:
-      if (elements < kSmallest8bitTensor) return {checked_multiply(elements, size_of(DType::fp32))};
+      if (!takes_codes(state, tensor)) return {checked_multiply(elements, size_of(DType::fp32))};
       return {elements, kBlockScaleBytes * round_up_quotient(elements, kBlock8bit)};
     case StateShape::square_factors: {
       if (!matrix) return whole();
@@ -68,7 +74,7 @@ std::size_t managed_tensors(const OptimizerState& state, const ParameterTensor& 
 
 bool is_coded(const OptimizerState& state, const ParameterTensor& tensor) {
   return state.shape == StateShape::blockwise_8bit && takes_part(state, tensor) &&
-         elements_of(tensor) >= kSmallest8bitTensor;
+         takes_codes(state, tensor);
 }
 
 std::string rule_of_state(const OptimizerState& state, DType type) {
@@ -81,7 +87,8 @@ std::string rule_of_state(const OptimizerState& state, DType type) {
     case StateShape::rows_and_columns:
       return std::string(name_of(type)) + " rows + columns of a matrix, elements of a vector";
     case StateShape::blockwise_8bit:
-      return "1 B an element + 4 B a block of 256; fp32 in tensors under 4096 elements";
+      return "1 B an element + 4 B a block of 256; fp32 in tensors under 4096 elements" +
+             std::string(state.wide_embeddings ? " and in embeddings" : "");
     case StateShape::square_factors:
       return std::string(name_of(type)) + " rows² + columns² of a matrix, elements of a vector";
     case StateShape::remainders:

@@ -41,6 +41,7 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::position_ids, "position ids"},
     {LoopTensor::rotations, "table of rotations"},
     {LoopTensor::loss_mask, "mask of the losses"},
+    {LoopTensor::documents, "documents"},
     {LoopTensor::attention_mask, "attention mask"},
     {LoopTensor::token_count, "number of tokens"},
     {LoopTensor::loss, "loss"},

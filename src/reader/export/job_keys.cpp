@@ -32,6 +32,12 @@ std::string offload_of_activations(const Job& job) {
   return "{method: save_on_cpu, pin_memory: " + written_as(offload->pin_memory) + "}";
 }
 
+std::string padding_free(const Job& job) {
+  const auto& joined = training(job).padding_free;
+  if (!joined || joined->documents == 1) return written_as(joined.has_value());
+  return "{documents: " + written_as(joined->documents) + "}";
+}
+
 /// A probability of zero is as if dropout were off.
 std::string dropout(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
@@ -193,6 +199,7 @@ constexpr JobKey kTrainingKeys[] = {
        const bool logits = training(job).loss == TrainingLoss::sum_of_logits;
        return written_as(logits ? "sum-of-logits" : "cross-entropy");
      }},
+    {"training.padding_free", padding_free},
     {"training.completion_len",
      [](const Job& job) {
        const std::int64_t written = training(job).completion_len;

@@ -129,6 +129,29 @@ void check_completion(const Value& training, const Job& job, Diagnostics& diagno
   }
 }
 
+/// transformers hands where documents begin to flash_attn_varlen_func; other attention makes a mask
+/// of all tokens by all tokens from position ids.
+void check_padding_free(const Value& training, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training->padding_free) return;
+  const Value& written = *training.find("padding_free");
+  const auto error = [&](std::string message, std::string hint) {
+    diagnostics.push_back(error_at(written.span, std::move(message), std::move(hint)));
+  };
+  const Implementation& implementation = job.training->implementation;
+  const LoopRow& loop = row_of(implementation.loop);
+  if (!loop.accelerate || loop.prefers) {
+    error("the sequences of a batch lie as one under the Trainer and SFTTrainer alone",
+          "leave 'padding_free' out, or write 'implementation: {loop: sft}'");
+  } else if (implementation.attention != AttentionKernel::flash_2) {
+    error("sequences that lie as one need attention that tells documents apart by their lengths",
+          "set 'implementation.attention' to flash-2");
+  } else if (job.training->padding_free->documents > job.training->seq_len) {
+    const std::string tokens = std::to_string(job.training->seq_len);
+    error("a sequence of " + tokens + " tokens holds no more documents than that",
+          "write at most " + tokens);
+  }
+}
+
 }  // namespace
 
 void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics) {
@@ -138,6 +161,7 @@ void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics) 
 
 void check_trl(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (job.training) check_completion(*root.find("training"), job, diagnostics);
+  if (job.training) check_padding_free(*root.find("training"), job, diagnostics);
   const ForwardSpec* forward = job.forward();
   if (forward == nullptr || !row_of(forward->implementation.loop).takes_tiles) return;
   if (job.training) check_adapter_type(*root.find("training"), job, diagnostics);

@@ -111,6 +111,7 @@ void read_optimizer(const Value& training, TrainingSpec& spec, Diagnostics& diag
   Checked<Optimizer> optimizer = find_optimizer(as_text(name).value_or("adamw"));
   if (!optimizer.ok()) return;
   spec.optimizer = std::move(optimizer).value();
+  adapt_optimizer_to_loop(spec);
   if (spec.optimizer.implementations.empty()) return;
   spec.optimizer_implementation = default_implementation(spec);
   if (!is_map) return;

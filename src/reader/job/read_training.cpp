@@ -45,6 +45,7 @@ class TrainingReader {
         read_implementation(training_.find("implementation"), context_.model, diagnostics_);
     spec.micro_batch = count("micro_batch", row_of(spec.implementation.loop).prefers ? 2 : 1);
     spec.completion_len = count("completion_len", 0);
+    read_padding_free(spec);
     spec.gradient_accumulation = accumulation(spec.micro_batch);
     read_recipe(spec);
     adapter_ = adapt_recipe(training_, context_, spec, diagnostics_);
@@ -81,6 +82,15 @@ class TrainingReader {
   void error(std::string_view key, std::string message, std::string hint = {}) {
     diagnostics_.push_back(
         error_at(training_.find(key)->span, std::move(message), std::move(hint)));
+  }
+
+  void read_padding_free(TrainingSpec& spec) {
+    const Value* written = training_.find("padding_free");
+    if (written == nullptr) return;
+    const bool packs = written->kind == ValueKind::mapping;
+    if (!packs && !flag("padding_free")) return;
+    spec.padding_free.emplace();
+    if (packs) spec.padding_free->documents = as_count(written->find("documents")).value_or(1);
   }
 
   void check_images(const TrainingSpec& spec) {

@@ -85,6 +85,11 @@ constexpr Key kRecomputeKeys[] = {
 // torch/autograd/graph.py; trl's and torchtune's OffloadActivations is another mechanism.
 constexpr Word kActivationOffloads[] = {
     {"none"}, {"save_on_cpu"}, {"OffloadActivations", "OffloadActivations of trl and torchtune"}};
+constexpr Key kPaddingFreeKeys[] = {
+    {.name = "documents",
+     .shapes = {count()},
+     .fallback = "1",
+     .doc = "Packed in each sequence of seq_len tokens, all as long."}};
 // transformer_engine/pytorch/cpu_offload.py, by Megatron's name of it.
 constexpr Word kActivationMethods[] = {
     {"none"},
@@ -342,6 +347,11 @@ const Key kTrainingKeys[] = {
     {.name = "completion_len",
      .shapes = {count()},
      .doc = "Targets of a sequence under TRL's trainers; all tokens but the first if left out."},
+    {.name = "padding_free",
+     .shapes = {flag(), table(kPaddingFreeKeys)},
+     .fallback = "false",
+     .doc = "The sequences of a micro-batch lie as one, which attention tells apart by their "
+            "lengths: TRL's padding_free, and its packing unless packing_strategy is wrapped."},
     {.name = "loss",
      .shapes = {choice(kTrainingLosses)},
      .fallback = "cross-entropy",

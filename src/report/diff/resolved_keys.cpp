@@ -76,6 +76,11 @@ std::string clipping(const TrainingSpec& t) { return flag_text(t.clip_gradients)
 std::string zero_grad(const TrainingSpec& t) {
   return t.zero_grad == ZeroGrad::zeros ? "zeros" : "set-to-none";
 }
+std::string padding_free(const TrainingSpec& t) {
+  if (!t.padding_free) return {};
+  return shown_value(t.padding_free->documents) + " documents a sequence";
+}
+
 std::string completion_len(const TrainingSpec& t) {
   return t.completion_len > 0 ? shown_value(t.completion_len) : std::string();
 }
@@ -118,6 +123,7 @@ constexpr std::array kRows = {
     ResolvedKey{"training.clip_gradients", of_training<clipping>},
     ResolvedKey{"training.zero_grad", of_training<zero_grad>},
     ResolvedKey{"training.completion_len", of_training<completion_len>},
+    ResolvedKey{"training.padding_free", of_training<padding_free>},
     ResolvedKey{"training.hold_outputs", of_training<hold_outputs>},
     ResolvedKey{"training.ema", of_training<ema>},
     ResolvedKey{"training.use_cache", of_either<use_cache>},

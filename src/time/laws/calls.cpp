@@ -280,6 +280,10 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   // heads.
   shape.heads = heads(0, shape.head_dim);
   shape.kv_heads = std::max<std::int64_t>(heads(1, shape.head_dim), 1);
+  if (const std::int64_t documents = work.op->documents; documents > 1) {
+    shape.batch = checked_multiply(shape.batch, documents);
+    shape.seq_len /= documents;
+  }
   if (const std::int64_t own = 2 * work.op->window; own > 0 && own < shape.seq_len) {
     // As many scores as causal sequences of twice the window have: of 4096 tokens and a window of
     // 128, 16 of 256.

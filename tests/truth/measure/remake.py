@@ -9,6 +9,7 @@ code 1: a record differs; its first differences are printed.
 
 import gzip
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -88,6 +89,30 @@ def install_frameworks(python):
     done.touch()
 
 
+def install_flash_attn(memest, python):
+    """Whether flash-attn is there, installed where it can be. Its compiled module is flash_attn_2_cuda.py beside this file. Its setup.py
+    imports PyTorch, which loads on the null device alone; nothing is recorded of it."""
+    there = [python, "-c", "import importlib.metadata as m; m.version('flash-attn')"]
+    if subprocess.run(there, capture_output=True).returncode == 0:
+        return True
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "setuptools", "wheel", "ninja", "packaging", "psutil", "einops"], capture_output=True)
+    subprocess.run([memest, "record", "--quiet", "--", *pip, "--no-deps", "--no-build-isolation", "flash-attn==2.8.3"],
+                   capture_output=True, env={**os.environ, "FLASH_ATTENTION_SKIP_CUDA_BUILD": "TRUE"})
+    return subprocess.run(there, capture_output=True).returncode == 0
+
+
+def can_run(cases, memest, python, tally):
+    """The cases whose packages are there; the others are told and counted."""
+    packaged = [case for case in cases if case.get("attention") == "flash_attention_2"]
+    if not packaged or install_flash_attn(memest, python):
+        return cases
+    for case in packaged:
+        print(f"{case['id']}: left out, flash-attn is not installed", flush=True)
+    tally.left_out += len(packaged)
+    return [case for case in cases if case not in packaged]
+
+
 class Tally:
     def __init__(self):
         self.equal = self.different = self.left_out = 0
@@ -106,7 +131,7 @@ class Tally:
 def main(memest, python, *wanted):
     known = recorded()
     tally = Tally()
-    for gpu, cases in by_gpu(cases_of("cases.jsonl", wanted, known)):
+    for gpu, cases in by_gpu(can_run(cases_of("cases.jsonl", wanted, known), memest, python, tally)):
         for raw in make(memest, python, gpu, ("measure.py", "cases.jsonl"), cases):
             told = raw["status"] != "error"
             tally.add(raw["id"], list(differences(measured(raw), known[raw["id"]])) if told else [raw["message"]])

@@ -34,7 +34,7 @@ def model(case, config):
 
 def implementation(case):
     name = {"nano-gpt": "nanogpt", "mlp": "plain"}.get(case["model"].get("own"), "transformers")
-    kind = case["attention"]
+    kind = {"flash_attention_2": "flash-2"}.get(case["attention"], case["attention"])
     if kind == "sdpa" and case["sdpa_backend"]:
         kind = "sdpa-" + case["sdpa_backend"]
     parts = {"name": name} if name == "plain" else {"name": name, "attention": kind}
@@ -122,7 +122,9 @@ def measured(raw):
                     m["phases"][f"step{i}.{name}_end"] = got["end"]
     if raw.get("saved"):
         m.update(saved_bytes=raw["saved"]["total"], saved_bytes_per_layer=raw["saved"].get("per_layer"))  # none if compiled
-    if raw.get("flops") and raw["case"]["parallel"]["kind"] != "tp":  # torch counts a DTensor's product at its global size
+    # torch counts a DTensor's product at its global size, and no operator of flash-attn's.
+    counted = raw["case"]["parallel"]["kind"] != "tp" and raw["case"]["attention"] != "flash_attention_2"
+    if raw.get("flops") and counted:
         m.update(forward_flops=raw["flops"]["forward_total"], backward_flops=raw["flops"]["backward_total"])
     if raw.get("time"):
         m.update(step_seconds=raw["time"]["median_ms"] / 1e3, tokens_per_second_per_gpu=raw["time"]["tokens_per_s"])

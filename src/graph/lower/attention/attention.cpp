@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "graph/lower/flash_attn/flash_attn.hpp"
 #include "graph/lower/float8/float8_parallel.hpp"
 #include "graph/lower/litgpt/litgpt.hpp"
 #include "graph/lower/ops/operations.hpp"
@@ -31,7 +32,8 @@ class Projections {
         // The cache's torch.cat makes keys and values packed by heads, and flash and cuDNN make
         // gradients that lie as their operands do (at::empty_like).
         gradients_like_(call.attention.kernel == AttentionKernel::sdpa_flash ||
-                        call.attention.kernel == AttentionKernel::sdpa_cudnn),
+                        call.attention.kernel == AttentionKernel::sdpa_cudnn ||
+                        call.attention.kernel == AttentionKernel::flash_2),
         packs_gradients_(gradients_like_ && context.caches()),
         packs_all_gradients_(gradients_like_ && context.policy.unpacks_by_rows()),
         written_out_(call.attention.kernel == AttentionKernel::eager ||
@@ -352,6 +354,10 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   if (context.repeats_by_tokens()) inputs = repeated_by_tokens(block, context, inputs);
   if (context.repeats_by_heads()) inputs = repeated_by_heads(block, context, inputs);
   if (context.caches()) update_cache(block, context, kind, inputs);
+  // FalconFlashAttention2.forward gives each cast the name of what it casts.
+  if (call.kernel == AttentionKernel::flash_2 && context.habits.qkv_split == QkvSplit::selected) {
+    inputs = cast_for_package(block, context, inputs);
+  }
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id}) frame.local(local);
   const TensorId mixed = context.parts != nullptr
                              ? attention_by_parts(block, {context, kind, frame}, inputs)

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "graph/lower/flash_attn/flash_attn.hpp"
 #include "graph/lower/ops/operations.hpp"
 
 namespace memest {
@@ -98,12 +99,17 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.masked = alibi || (kind.sliding_window && context.tokens() >= *kind.sliding_window) ||
                 context.habits.masks_always || context.sees_images_whole() ||
                 (context.compiles_whole() && context.program.passes_masks);
+  // flash_attention_mask returns None, and the window is an argument of the kernel.
+  const bool package = call.kernel == AttentionKernel::flash_2;
+  if (package) call.masked = alibi;
   call.broadcast = broadcasts_heads(context);
   const std::int64_t value_dim = value_dim_of(context.decoder.attention);
   if (value_dim != spec.head_dim) call.value_dim = value_dim;
   // transformers repeats keys and values where it passes a mask.
   const bool repeated = context.repeats_by_tokens() || context.repeats_by_heads();
-  call.grouped = spec.kv_heads < spec.heads && !call.masked && !repeated;
+  // Falcon-40B has written them out for all query heads by then.
+  const bool written_out = package && !call.broadcast && !repeats_heads(context);
+  call.grouped = spec.kv_heads < spec.heads && !call.masked && !repeated && !written_out;
   call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
                  (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
@@ -301,6 +307,8 @@ TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const 
     case AttentionKernel::sdpa_efficient:
     case AttentionKernel::sdpa_cudnn:
       return fused_attention(block, context, call, inputs);
+    case AttentionKernel::flash_2:
+      return package_attention(block, context, call, inputs);
     case AttentionKernel::sdpa_math:
       return math_attention(block, context, call, inputs);
     case AttentionKernel::eager:
@@ -308,7 +316,6 @@ TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const 
     case AttentionKernel::textbook:
       return textbook_attention(block, context, call, inputs);
     case AttentionKernel::unfused:
-    case AttentionKernel::flash_2:
     case AttentionKernel::te:
       break;  // Megatron's lowering writes them
   }

@@ -1,9 +1,11 @@
-// The masks that scaled dot product attention is given.
+// The masks that scaled dot product attention is given, and the test that spares it one.
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/lower/attention/attention.hpp"
+#include "graph/lower/attention/positions.hpp"
 #include "graph/lower/ops/operations.hpp"
 
 namespace memest {
@@ -35,6 +37,26 @@ TensorId typed_mask(BlockBuilder& block, const DecoderContext& context, const At
 }
 
 }  // namespace
+
+// transformers, masking_utils.py: flash_attention_mask asks attention_mask.all(), which
+// _ignore_causal_mask_sdpa's fast_all counts.
+void find_padding(BlockBuilder& block, const DecoderContext& context, TensorId wanted) {
+  constexpr std::string_view kName = "padding";
+  if (context.policy.implementation.attention == AttentionKernel::flash_2) {
+    compute(block, OpKind::reduce, {wanted}, {{kName, "none"}, {Expr(1)}, DType::boolean});
+    return;
+  }
+  // The sum reads the booleans through a copy.
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = kName;
+  op.inputs = {wanted};
+  const TensorId count = block.make({kName, "count"}, {Expr(1)}, DType::int64);
+  op.outputs = {count,
+                block.make({kName, "wanted as numbers"}, block.tensor(wanted).shape, DType::int64)};
+  block.emit(std::move(op));
+  compute(block, OpKind::mask, {count}, {{kName, "none"}, {Expr(1)}, DType::boolean});
+}
 
 std::optional<TensorId> ready_mask(BlockBuilder& block, const DecoderContext& context,
                                    const AttentionCall& call) {

@@ -17,15 +17,18 @@ std::int64_t rounded_up_to(std::int64_t value, std::int64_t step) {
 
 }  // namespace
 
+// round_multiple(head_size, head_size <= 128 ? 32 : 64)
+Expr accumulated_width(const Dimensions& dims, std::int64_t head_dim) {
+  constexpr std::int64_t kWideHead = 128;
+  const std::int64_t rounded = rounded_up_to(head_dim, head_dim > kWideHead ? 64 : 32);
+  return rounded == head_dim ? dims.d : Expr(rounded);
+}
+
 // flash_api.cpp, mha_bwd: softmax_d, dq_accum, and where heads are grouped dk_expanded and
 // dv_expanded, which at::sum_out folds to the stored heads.
 void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward) {
   const Dimensions& dims = core.dims;
-  // head_size_rounded = round_multiple(head_size, head_size <= 128 ? 32 : 64): 80 channels
-  // accumulate as 96, 160 as 192. core.rows is s rounded up to 128.
-  constexpr std::int64_t kWideHead = 128;
-  const std::int64_t rounded = rounded_up_to(core.head_dim, core.head_dim > kWideHead ? 64 : 32);
-  const Expr d_rounded = rounded == core.head_dim ? dims.d : Expr(rounded);
+  const Expr d_rounded = accumulated_width(dims, core.head_dim);
   std::vector<BackwardWriter::Made> made;
   const auto make = [&](std::string_view name, Shape shape, DType dtype) {
     const TensorId like = scratch(block, {"attention", name}, std::move(shape), dtype);

@@ -19,6 +19,10 @@ struct FusedCore {
 /// Cuts `core` to the late half of its queries.
 FusedCore half_of(FusedCore core);
 
+/// The channels of a head that flash attention 2 accumulates in fp32: 80 as 96, 160 as 192
+/// (flash_api.cpp: head_size_rounded).
+Expr accumulated_width(const Dimensions& dims, std::int64_t head_dim);
+
 /// Flash attention 2: row sums, the fp32 accumulator of the query gradient, and with grouped heads
 /// the key and value gradients of every query head.
 void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward);

@@ -100,7 +100,8 @@ TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
 }
 
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
-  if (context.generates()) return block.shared("position ids", context.dims.rows(), DType::int64);
+  if (context.generates() || context.joins_sequences())
+    return block.shared("position ids", context.dims.rows(), DType::int64);
   // For one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
   const Expr rows = context.policy.micro_batch == 1 ? context.dims.b : Expr(1);
   const TensorId ids = counted(block, "position_ids", {rows, context.dims.s});
@@ -155,21 +156,6 @@ TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context) {
 
 namespace {
 
-/// The test of a mask for ones only (transformers, masking_utils.py, _ignore_causal_mask_sdpa).
-void find_padding(BlockBuilder& block, TensorId wanted) {
-  constexpr std::string_view kName = "padding";
-  // The sum reads the booleans through a copy.
-  Op op;
-  op.kind = OpKind::reduce;
-  op.name = kName;
-  op.inputs = {wanted};
-  const TensorId count = block.make({kName, "count"}, {Expr(1)}, DType::int64);
-  op.outputs = {count,
-                block.make({kName, "wanted as numbers"}, block.tensor(wanted).shape, DType::int64)};
-  block.emit(std::move(op));
-  compute(block, OpKind::mask, {count}, {{kName, "none"}, {Expr(1)}, DType::boolean});
-}
-
 /// The part of the mask of tokens that a full window sees (_ignore_causal_mask_sdpa:
 /// padding_mask[:, torch.arange(kv_length) + kv_offset]).
 void take_window(BlockBuilder& block, const Dimensions& dims, TensorId wanted) {
@@ -192,7 +178,7 @@ void mask_of_generation(BlockBuilder& block, const DecoderContext& context, cons
                           {{"padding", kind.sliding_window ? "wanted in window" : "wanted"},
                            {context.dims.b, tokens},
                            DType::boolean}));
-  if (!call.masked) return find_padding(block, wanted);
+  if (!call.masked) return find_padding(block, context, wanted);
   if (context.decodes() && context.policy.past >= *kind.sliding_window) {
     take_window(block, own.dims, wanted);
   }
@@ -205,7 +191,7 @@ void mask_of_tokens(BlockBuilder& block, const DecoderContext& context, bool eag
   Frame frame(block);
   const TensorId wanted = frame.local(compute(
       block, OpKind::cast, {}, {{"padding", "wanted"}, context.dims.rows(), DType::boolean}));
-  if (!eager) return find_padding(block, wanted);
+  if (!eager) return find_padding(block, context, wanted);
   constexpr std::string_view kName = "causal mask";
   const MaskForm form = {context.policy.weights, false, true, context.policy.micro_batch > 1};
   block.outlive(mask_of_indices(block, context.dims, kName, form), kName);

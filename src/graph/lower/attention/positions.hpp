@@ -29,6 +29,9 @@ TensorId mask_of_ones(BlockBuilder& block, const DecoderContext& context, DType 
 TensorId running_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                      TensorId x);
 
+/// The test of a mask for ones only.
+void find_padding(BlockBuilder& block, const DecoderContext& context, TensorId wanted);
+
 /// For each kind of layer the test for packed sequences or padding, and the mask that its
 /// attention takes, if any.
 void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "graph/lower/attention/attention.hpp"
+#include "graph/lower/flash_attn/flash_attn.hpp"
 #include "memest/spec/releases/torch_release.hpp"
 
 namespace memest {
@@ -140,7 +141,7 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
     case AttentionKernel::unfused:
       return refuses(true, "unfused attention is that of the implementation megatron");
     case AttentionKernel::flash_2:
-      return refuses(true, "the flash-attn package is available in the implementation megatron");
+      return package_refusal(context, call);
     case AttentionKernel::te:
       return refuses(true, "Transformer Engine's attention is that of the implementation megatron");
   }

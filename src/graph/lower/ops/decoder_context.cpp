@@ -236,9 +236,10 @@ std::optional<Unavailable> compile_refusal(const DecoderContext& context, const 
     case AttentionKernel::eager:
     case AttentionKernel::textbook:
     case AttentionKernel::unfused:
-    case AttentionKernel::flash_2:
     case AttentionKernel::te:
       return not_available("torch.compile of attention that is not one kernel");
+    case AttentionKernel::flash_2:
+      return not_available("torch.compile of layers that call the flash-attn package");
   }
   return std::nullopt;
 }
@@ -248,6 +249,11 @@ Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& polic
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
   const std::int64_t value_dim = value_dim_of(decoder.attention);
   if (value_dim != heads_of(decoder.attention).head_dim) dims.value = Expr(value_dim);
+  if (policy.joined) {
+    dims.documents = Expr(policy.joined->documents) * Expr(Symbol::micro_batch);
+    dims.b = Expr(1);
+    dims.s = dims.stream_s = dims.keys = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
+  }
   if (policy.past.value_or(0) > 0) {
     dims.s = Expr(1);
     dims.stream_s = Expr(1);

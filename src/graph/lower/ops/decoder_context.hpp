@@ -29,6 +29,8 @@ struct Dimensions {
   Expr stream_s = Symbol::seq_len;       ///< tokens of the residual stream: s, or s/t
   Expr keys = Symbol::seq_len;           ///< tokens whose keys and values attention reads: s, or S
 
+  Expr documents = {};  ///< of joined sequences, which are one of b·s tokens; zero: they lie apart
+
   bool packed = false;  ///< all sequences are one, of b·s rows
 
   [[nodiscard]] Shape rows() const { return packed ? Shape{b * s} : Shape{b, s}; }
@@ -125,6 +127,8 @@ struct DecoderContext {
   [[nodiscard]] bool caches() const {
     return program.has.key_value_cache && policy.key_value_cache;
   }
+  /// The sequences are one, of documents: position ids come with the batch.
+  [[nodiscard]] bool joins_sequences() const { return policy.joined.has_value(); }
   /// The forward is generate()'s, which counts positions and passes a mask of tokens itself.
   [[nodiscard]] bool generates() const { return policy.past.has_value(); }
   /// It is of one token a sequence behind those in the cache.

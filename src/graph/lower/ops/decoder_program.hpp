@@ -28,6 +28,7 @@ struct LibraryParts {
   bool low_rank = false;
   bool quantized = false;
   bool quantized_head = false;
+  bool flash_attn = false;  ///< calls the package of that name where it is asked for
 };
 
 /// A layer's arguments beside the hidden states. A checkpoint holds them whether they are read or

@@ -23,7 +23,10 @@ void bind_feed_forward(const DecoderSpec& decoder, Bindings& sizes) {
 void bind_sizes(const DecoderContext& context, Bindings& sizes) {
   const DecoderSpec& decoder = context.decoder;
   const SoftmaxAttention& attention = context.attention;
-  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
+  const LoweringPolicy& policy = context.policy;
+  // Joined sequences are one for the kernels alone: its length is b·s.
+  const std::int64_t sequences = policy.joined ? policy.joined->sequences : policy.micro_batch;
+  bind_tokens(sizes, sequences, policy.micro_batch * policy.seq_len / sequences);
   sizes.set(Symbol::hidden_size, decoder.hidden_size)
       .set(Symbol::vocab_size, decoder.vocab_size)
       .set(Symbol::heads, attention.heads)

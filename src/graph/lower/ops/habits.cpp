@@ -84,6 +84,7 @@ constexpr std::array kHabits = {
     Habits{.model_type = "gpt_bigcode",
            .qkv_split = QkvSplit::columns_or_transposed,
            .masks_before_positions = true,
+           .hides_positions = true,
            .locals = LayerLocals::sublayers,
            .drops_inside = true},
     // eager_attention_forward calls softmax without a dtype: bf16 scores have bf16 probabilities.

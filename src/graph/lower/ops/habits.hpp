@@ -133,6 +133,7 @@ struct Habits {
   bool masks_before_positions = false;  ///< the mask is made before the learned positions' rows
   bool positions_from_mask = false;     ///< position ids of [b, s], counted along a mask of ones
   bool passes_positions = true;         ///< makes position ids, and layers are called with them
+  bool hides_positions = false;         ///< though made, position ids do not reach attention
   bool feeds_inline = false;     ///< the feed-forward is part of the layer's function, on [b·s, h]
   bool scales_queries = false;   ///< queries are scaled before attention
   bool scale_is_tensor = false;  ///< the embedding's factor is a tensor, and kept

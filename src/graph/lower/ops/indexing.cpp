@@ -41,6 +41,33 @@ Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, Tenso
   return taken;
 }
 
+// aten/src/ATen/native/cuda/Nonzero.cu, nonzero_cuda_out_impl: num_nonzeros is an int on the
+// device.
+TensorId places_of_flags(BlockBuilder& block, Place place, TensorId flags, const Expr& count) {
+  const TensorId out = block.make(place, {count}, DType::int64);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = place.op;
+  op.inputs = {flags};
+  op.outputs = {out};
+  op.forward_scratch = {scratch(block, {place.op, "number"}, {Expr(1)}, DType::int32)};
+  for (const auto kind : {KernelLaunch::Kind::count_flags, KernelLaunch::Kind::select_flags}) {
+    KernelLaunch launch;
+    launch.kind = kind;
+    launch.reduced = block.tensor(flags).elements();
+    launch.dtype = DType::boolean;
+    op.forward_launches.push_back(std::move(launch));
+  }
+  op.forward_steps = {{StepKind::allocate, 0},
+                      {StepKind::launch, 0},
+                      {StepKind::allocate, 1},
+                      {StepKind::launch, 1},
+                      {StepKind::free, 0}};
+  block.emit(std::move(op));
+  block.set_needs_gradient(out, false);
+  return out;
+}
+
 namespace {
 
 Op reading_op(const Made& result, const Indexed& read, TensorId out) {

@@ -31,6 +31,9 @@ struct Indexed {
 /// x in another form: its gradient is a tensor like it, seen in its own shape where x was.
 TensorId moved(BlockBuilder& block, const Made& result, const Indexed& read);
 
+/// The places of flags that are set, int64 of [count] (torch.nonzero of one dimension).
+TensorId places_of_flags(BlockBuilder& block, Place place, TensorId flags, const Expr& count);
+
 struct RowsAt {
   Expr count;           ///< of indices
   Expr rows;            ///< of x

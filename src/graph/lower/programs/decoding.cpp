@@ -66,7 +66,8 @@ std::optional<Unavailable> refusal(const DecoderContext& context) {
     const AttentionKernel kernel = attention_call(context, kind).kernel;
     if (kernel != AttentionKernel::sdpa_flash && kernel != AttentionKernel::sdpa_efficient &&
         kernel != AttentionKernel::sdpa_cudnn) {
-      return refused("with attention that is not one kernel");
+      return refused(kernel == AttentionKernel::flash_2 ? "with the flash-attn package"
+                                                        : "with attention that is not one kernel");
     }
     if (kernel == AttentionKernel::sdpa_flash && context.attention.head_dim % 8 != 0) {
       return refused("with heads that flash attention pads");

@@ -15,7 +15,8 @@ constexpr DecoderProgram kTransformersProgram = {.has = {.latent_attention = tru
                                                          .sum_of_logits = true,
                                                          .adapters = true,
                                                          .low_rank = true,
-                                                         .quantized = true},
+                                                         .quantized = true,
+                                                         .flash_attn = true},
                                                  .habits = own_habits,
                                                  // LlamaForCausalLM.forward holds `outputs` and
                                                  // `hidden_states` while lm_head and the loss run;

@@ -84,8 +84,9 @@ bool takes_tiles(const DecoderContext& context) {
 }
 
 Expr targets_of_sequence(const DecoderContext& context) {
-  const std::int64_t targets = context.policy.targets();
-  return targets < context.policy.seq_len - 1 ? Expr(targets) : context.dims.s - Expr(1);
+  const LoweringPolicy& policy = context.policy;
+  if (policy.completion_len > 0) return Expr(policy.targets());
+  return context.dims.s - (policy.joined ? context.dims.documents : Expr(1));
 }
 
 DType hidden_type(const DecoderContext& context) {
@@ -98,7 +99,7 @@ DType answer_type(const DecoderContext& context) {
 }
 
 bool passes_token_mask(const DecoderContext& context) {
-  return row_of(context.policy.implementation.loop).passes_token_mask;
+  return row_of(context.policy.implementation.loop).passes_token_mask && !context.joins_sequences();
 }
 
 bool prefers(const DecoderContext& context) {

@@ -42,8 +42,13 @@ class SftReport {
     number("mean entropy", entropy, block_.dtype_of(entropy));
     number("some again", valid, DType::boolean);
     number("accuracy", correct, DType::fp32);
+    // attention_mask.sum(); without one torch.tensor(position_ids.size(1)).
     const TensorId ids = block_.shared("token ids", context_.dims.rows(), DType::int64);
-    summed({"gathered tokens", "tokens of all ranks"}, number("tokens", ids, DType::int64));
+    const TensorId tokens =
+        context_.joins_sequences()
+            ? compute(block_, OpKind::copy, {}, {{kReport, "tokens"}, {Expr(1)}, DType::int64})
+            : number("tokens", ids, DType::int64);
+    summed({"gathered tokens", "tokens of all ranks"}, tokens);
   }
 
  private:

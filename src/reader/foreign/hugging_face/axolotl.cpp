@@ -49,6 +49,22 @@ void write_attention(ForeignImport& file) {
   }
 }
 
+/// core/builders/causal.py: with flash attention the batches of MultipackBatchSampler are one row
+/// of micro_batch_size·sequence_len tokens, whose attention_mask is dropped; position_ids tell
+/// where examples begin.
+void write_packing(ForeignImport& file) {
+  constexpr std::string_view kKey = "sample_packing";
+  if (!file.flag(kKey)) return;
+  if (!file.flag("flash_attention") && file.text("attn_implementation") != "flash_attention_2") {
+    return file.refuse(kKey, "packing of examples without flash attention",
+                       "set attn_implementation to flash_attention_2: other attention makes masks "
+                       "of all tokens by all tokens");
+  }
+  file.write("training.padding_free", "true", {kKey});
+  file.note("each packed sequence counts as one example",
+            "--set training.padding_free.documents=N for N in each, between which no token looks");
+}
+
 /// utils/config, resolve_dtype: weights are loaded in the type that the forward is cast to; `full`
 /// casts nothing.
 void write_types(ForeignImport& file, bool adapts) {
@@ -160,8 +176,9 @@ void write_job(ForeignImport& file) {
   write_length(file, kLength, "512");
   write_types(file, adapts);
   write_checkpoints(file);
-  write_optimizer(file, "optimizer", adapts);
+  write_optimizer(file, "optimizer");
   write_attention(file);
+  write_packing(file);
   write_loop(file);
   write_sharing(file, "1");
   write_plugins(file);

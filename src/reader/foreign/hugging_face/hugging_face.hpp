@@ -51,10 +51,9 @@ enum class CheckpointHabit : std::uint8_t {
   asked_reentrant  ///< where it is asked to, reentrant
 };
 void write_recompute(ForeignImport& file, CheckpointHabit habit);
-/// `adapts`: whether an adapter is trained, not the model.
 /// TrainingArguments.optim, each as `training.optimizer`.
 std::span<const WordPair> trainer_optimizers();
-void write_optimizer(ForeignImport& file, std::string_view key, bool adapts);
+void write_optimizer(ForeignImport& file, std::string_view key);
 /// Clipping, Liger's kernels, torch.compile and the loop.
 void write_loop(ForeignImport& file, std::string_view loop = "trainer");
 
@@ -73,8 +72,7 @@ struct LoraNames {
   std::string_view dora;    ///< the key that makes it DoRA
 };
 void write_lora(ForeignImport& file, const LoraNames& names);
-/// The section `peft`, an adapter_config.json: whether there is one, and its adapter.
-bool has_peft(const ForeignImport& file);
+/// The section `peft`, an adapter_config.json, where there is one.
 void write_peft(ForeignImport& file);
 /// Names of modules, of a list or of a text with commas; empty where a pattern stands for them.
 std::string names_of_modules(const Value& value);

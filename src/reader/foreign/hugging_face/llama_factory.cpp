@@ -80,7 +80,7 @@ void write_job(ForeignImport& file) {
   write_length(file, kLength, "2048");
   write_precision(file, loaded_type(file, adapts, autocast), autocast);
   write_checkpoints(file);
-  write_optimizer(file, "optim", adapts);
+  write_optimizer(file, "optim");
   write_loop(file);
   write_sharing(file, "2");
   if (adapts) write_lora(file, kLora);

@@ -54,10 +54,8 @@ constexpr PeftType kTypes[] = {
 
 }  // namespace
 
-bool has_peft(const ForeignImport& file) { return file.find(kPeftType) != nullptr; }
-
 void write_peft(ForeignImport& file) {
-  if (!has_peft(file)) return;
+  if (file.find(kPeftType) == nullptr) return;
   const std::string type = file.text(kPeftType);
   if (is_same_word(type, "LORA")) return write_lora(file, kLora);
   const auto* const row = std::ranges::find_if(

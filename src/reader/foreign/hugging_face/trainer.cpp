@@ -176,7 +176,7 @@ void write_recompute(ForeignImport& file, CheckpointHabit habit) {
 
 std::span<const WordPair> trainer_optimizers() { return kOptimizers; }
 
-void write_optimizer(ForeignImport& file, std::string_view key, bool adapts) {
+void write_optimizer(ForeignImport& file, std::string_view key) {
   const std::string name = file.text(key, "adamw_torch_fused");
   const auto* const row = std::ranges::find_if(
       kOptimizers, [&name](const WordPair& pair) { return is_same_word(pair.foreign, name); });
@@ -184,11 +184,6 @@ void write_optimizer(ForeignImport& file, std::string_view key, bool adapts) {
     std::vector<std::string> known;
     for (const WordPair& pair : kOptimizers) known.emplace_back(pair.foreign);
     return file.refuse(key, "the optimizer " + quote(name), "known are " + joined(known));
-  }
-  // trainer.py, create_optimizer: GlobalOptimManager has embeddings at optim_bits 32.
-  if (name.ends_with("8bit") && !adapts) {
-    return file.refuse(key, "an 8-bit optimizer of a whole model under the Trainer",
-                       "the embeddings' states are fp32 there, which memest does not follow");
   }
   if (file.find("ds.optimizer.type") != nullptr) {
     return file.drop(key, "DeepSpeed's file names the optimizer");

@@ -19,7 +19,7 @@ void write_job(ForeignImport& file) {
   const std::string_view type = file.written({"dtype", "torch_dtype"});
   write_precision(file, weights_of(file.text(type)), autocast_of(file));
   write_recompute(file, CheckpointHabit::asked);
-  write_optimizer(file, "optim", has_peft(file));
+  write_optimizer(file, "optim");
   write_loop(file);
   write_sharing(file, "2");
   write_peft(file);

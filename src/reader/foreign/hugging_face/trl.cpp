@@ -29,6 +29,39 @@ std::optional<HalfType> loaded_type(const ForeignImport& file) {
 
 constexpr std::string_view kCodes = "load_in_4bit";
 
+bool calls_flash_attn(const ForeignImport& file) {
+  const std::string kernel = file.text("attn_implementation");
+  return kernel == "flash_attention_2" || kernel == "kernels-community/flash-attn2";
+}
+
+/// sft_trainer.py: self.padding_free = args.padding_free or (args.packing and args.packing_strategy
+/// in {"bfd", "bfd_split"}). Sequences that are cut anew ("wrapped") are as long as others.
+void write_packing(ForeignImport& file) {
+  constexpr std::string_view kPacking = "packing";
+  constexpr std::string_view kStrategy = "packing_strategy";
+  constexpr std::string_view kFree = "padding_free";
+  const bool packs = file.flag(kPacking);
+  const bool joins = packs && file.text(kStrategy, "bfd") != "wrapped";
+  if (file.flag(kFree) && packs && !joins) {
+    return file.refuse(kFree, "sequences that are cut anew and lie as one", "leave it out");
+  }
+  const std::string_view key = joins ? kPacking : kFree;
+  if (joins || file.flag(kFree)) {
+    if (!calls_flash_attn(file)) {
+      return file.refuse(key, "documents that lie as one without the flash-attn package",
+                         "set attn_implementation to flash_attention_2: other attention makes a "
+                         "mask of all tokens by all tokens");
+    }
+    file.write("training.padding_free", "true", {key});
+  } else if (packs) {
+    file.drop(kPacking, "sequences that are cut anew are as long as others");
+  }
+  if (packs) file.drop(kStrategy, "it says how sequences are filled");
+  if (!joins) return;
+  file.note("each packed sequence counts as one document",
+            "--set training.padding_free.documents=N for N in each, between which no token looks");
+}
+
 /// SFTTrainer is known on one GPU, as replicas, in FSDP2, and in DeepSpeed of bf16, with nothing on
 /// the host. The spec says it: write_precision() and write_sharing() stand before.
 bool follows_sharing(const ForeignImport& file) {
@@ -45,21 +78,19 @@ bool follows_sharing(const ForeignImport& file) {
 /// Whether SFTTrainer's own loss is known: of release 1.16 beside what runs of it were recorded
 /// with (reader/frameworks/trainer.cpp).
 bool follows_loss(const ForeignImport& file) {
-  constexpr std::string_view kOthers[] = {
-      "padding_free",          "use_liger",
-      "use_liger_kernel",      "torch_compile",
-      "activation_offloading", "gradient_checkpointing_kwargs.use_reentrant"};
+  constexpr std::string_view kOthers[] = {"use_liger", "use_liger_kernel", "torch_compile",
+                                          "activation_offloading",
+                                          "gradient_checkpointing_kwargs.use_reentrant"};
   const bool sdpa = file.text("attn_implementation", "sdpa") == "sdpa";
   const bool fp16 =
       loaded_type(file) == HalfType::fp16 || autocast_of(file, HalfType::bf16) == HalfType::fp16;
   const bool older = file.find("max_seq_length") != nullptr;
   const bool whole = file.find("lora_modules_to_save") != nullptr;
-  // Sequences that are cut anew are as long as others; those of "bfd" lie in one without padding.
-  const bool packs = file.flag("packing") && file.text("packing_strategy", "bfd") != "wrapped";
   // utils.py, get_quantization_config: codes are multiplied in the type of the weights, which is
   // autocast's where that is bf16.
   const bool wide_codes = file.flag(kCodes) && loaded_type(file) != HalfType::bf16;
-  return follows_sharing(file) && sdpa && !fp16 && !older && !whole && !packs && !wide_codes &&
+  return follows_sharing(file) && (sdpa || calls_flash_attn(file)) && !fp16 && !older && !whole &&
+         !wide_codes &&
          std::ranges::none_of(kOthers, [&file](std::string_view key) { return file.flag(key); });
 }
 
@@ -70,8 +101,9 @@ void write_job(ForeignImport& file) {
   write_length(file, kLength, "1024");
   // base_config.py: bf16 unless fp16 is asked for.
   write_precision(file, loaded_type(file), autocast_of(file, HalfType::bf16));
+  write_packing(file);
   write_recompute(file, CheckpointHabit::always);
-  write_optimizer(file, "optim", adapts);
+  write_optimizer(file, "optim");
   write_sharing(file, "2");
   const bool follows = follows_loss(file);
   write_loop(file, follows ? "sft" : "trainer");
@@ -118,7 +150,10 @@ constexpr std::string_view kDeciding[] = {kModel,
                                           "load_in_4bit",
                                           "bnb_4bit_quant_type",
                                           "use_bnb_nested_quant",
-                                          "bnb_4bit_quant_storage"};
+                                          "bnb_4bit_quant_storage",
+                                          "packing",
+                                          "packing_strategy",
+                                          "padding_free"};
 constexpr auto kDecidingOwn = all_derived(kDeciding);
 constexpr KeyRow kRows[] = {
     maps("attn_implementation", "training.implementation.attention", kAttentions),
@@ -129,9 +164,6 @@ constexpr KeyRow kRows[] = {
     refused_key("use_unsloth", "false", "training by Unsloth"),
     refused_key("loss_type", "nll|chunked_nll", "another loss of SFTTrainer"),
     refused_key("router_aux_loss_coef", "", "a mixture's balancing loss"),
-    not_followed("packing", "false", "sequences of one length lie apart"),
-    not_followed("padding_free", "false", "sequences of one length lie apart"),
-    no_effect("packing_strategy", "sequences of one length lie apart"),
     not_followed("model_init_kwargs.*", "", "the model is loaded as its own keys say"),
     no_effect("lora_alpha", kAboutSchedule),
     no_effect("use_rslora", kAboutSchedule),
