@@ -263,8 +263,8 @@ AttentionInputs cast_for_package(BlockBuilder& block, const DecoderContext& cont
   return {q, k, cast_heads(block, context, "v_operand", inputs.v)};
 }
 
-TensorId package_attention(BlockBuilder& block, const DecoderContext& context, AttentionCall call,
-                           AttentionInputs inputs) {
+TensorId package_attention(BlockBuilder& block, const DecoderContext& context,
+                           const AttentionCall& call, AttentionInputs inputs) {
   const Dimensions& dims = context.dims;
   TensorId out = 0;
   {
@@ -276,7 +276,6 @@ TensorId package_attention(BlockBuilder& block, const DecoderContext& context, A
     if (inputs.v.id != given.v.id) function.local(inputs.v.id);
     find_packed_in_layer(block, context, function);
     Documents documents = documents_of(block, context, inputs, function);
-    call.packed = inputs.q.packed;
     out = FlashAttnFunction(block, context, call).write(inputs, std::move(documents));
   }
   // attn_output.reshape(*input_shape, -1).contiguous(): the output lies as the queries do

@@ -17,7 +17,7 @@ AttentionInputs cast_for_package(BlockBuilder& block, const DecoderContext& cont
                                  const AttentionInputs& inputs);
 
 /// The mixed values of `inputs`, as [b, s, a·d].
-TensorId package_attention(BlockBuilder& block, const DecoderContext& context, AttentionCall call,
-                           AttentionInputs inputs);
+TensorId package_attention(BlockBuilder& block, const DecoderContext& context,
+                           const AttentionCall& call, AttentionInputs inputs);
 
 }  // namespace memest
