@@ -190,15 +190,15 @@ TEST_CASE("SFTTrainer's loop is read where its loss is known, the Trainer's else
   CHECK(loop_of("attn_implementation: sdpa\npacking: false\ncompletion_only_loss: true\n") ==
         "sft");
   for (const char* keys :
-       {"packing: true\n", "attn_implementation: flash_attention_2\n", "load_in_4bit: true\n",
-        "packing: true\npacking_strategy: bfd\n", "fp16: true\n", "max_seq_length: 512\n",
-        "lora_modules_to_save: [lm_head]\n",
+       {"load_in_4bit: true\n", "fp16: true\n", "max_seq_length: 512\n",
+        "lora_modules_to_save: [lm_head]\n", "attn_implementation: eager\n",
         "gradient_checkpointing_kwargs: {use_reentrant: true}\n", "fsdp: full_shard offload\n"}) {
     INFO(keys);
     CHECK(loop_of(keys) == "trainer");
   }
-  for (const char* keys : {"packing: true\npacking_strategy: wrapped\n",
-                           "load_in_4bit: true\ndtype: bfloat16\n", "fsdp: full_shard\n"}) {
+  for (const char* keys :
+       {"packing: true\npacking_strategy: wrapped\n", "attn_implementation: flash_attention_2\n",
+        "load_in_4bit: true\ndtype: bfloat16\n", "fsdp: full_shard\n"}) {
     INFO(keys);
     CHECK(loop_of(keys) == "sft");
   }
@@ -206,6 +206,27 @@ TEST_CASE("SFTTrainer's loop is read where its loss is known, the Trainer's else
   const std::string launch = "distributed_type: MULTI_GPU\nnum_processes: 4\n";
   CHECK(value_of(tree_of({{"a.yaml", file}, {"launch.yaml", launch}}),
                  "training.implementation.loop") == "sft");
+}
+
+TEST_CASE("packed documents lie as one beside flash attention, and are refused elsewhere") {
+  const std::string trl = "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: false\n";
+  const std::string axolotl = "base_model: Qwen/Qwen3-0.6B\n";
+  const std::string flash = "attn_implementation: flash_attention_2\n";
+  const auto joins = [](const std::string& file) {
+    return value_of(tree_of({{"a.yaml", file}}), "training.padding_free");
+  };
+  for (const char* keys : {"packing: true\n", "packing: true\npacking_strategy: bfd_split\n",
+                           "padding_free: true\n"}) {
+    INFO(keys);
+    CHECK(joins(trl + flash + keys) == "true");
+    CHECK(first_of(tree_of({{"a.yaml", trl + keys}})) ==
+          "documents that lie as one without the flash-attn package is not available yet");
+  }
+  CHECK(joins(trl + flash + "packing: true\npacking_strategy: wrapped\n") == "nothing");
+  CHECK(joins(trl + flash) == "nothing");
+  CHECK(joins(axolotl + "sample_packing: true\nflash_attention: true\n") == "true");
+  CHECK(joins(axolotl + flash + "sample_packing: true\n") == "true");
+  CHECK(joins(axolotl + flash + "sample_packing: false\n") == "nothing");
 }
 
 TEST_CASE("the type that codes are packed in is read where FSDP2 cuts them") {
@@ -331,9 +352,9 @@ TEST_CASE("DeepSpeed's engine has types of its own") {
   CHECK(recipe(R"("bf16": {"enabled": "auto"})") == "nothing");
 }
 
-TEST_CASE("8-bit states are those of an adapter alone") {
-  CHECK(first_of(tree_of(trainer("dtype: float32\noptim: adamw_bnb_8bit\n"))) ==
-        "an 8-bit optimizer of a whole model under the Trainer is not available yet");
+TEST_CASE("8-bit states are those of an adapter and of a whole model") {
+  const auto whole = tree_of(trainer("dtype: float32\noptim: adamw_bnb_8bit\n"));
+  CHECK(value_of(whole, "training.optimizer") == "adamw-8bit");
   const auto adapter = tree_of({{"a.yaml",
                                  "model_name_or_path: gpt2\nfinetuning_type: lora\n"
                                  "optim: paged_adamw_8bit\nbf16: true\n"}});

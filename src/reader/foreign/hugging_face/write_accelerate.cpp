@@ -35,6 +35,7 @@ constexpr ExportRow kStep[] = {
     held("training.use_cache", "false"),
     held("training.loss", "cross-entropy"),
     held("training.completion_len", "none"),
+    held("training.padding_free", "false"),
     held("training.dropout", "own"),
     written("training.adapter"),
     not_yet("training.float8", "none"),

@@ -65,6 +65,7 @@ constexpr ExportRow kStep[] = {
     beside("training.use_cache"),
     beside("training.loss"),
     beside("training.completion_len"),
+    beside("training.padding_free"),
     beside("training.dropout"),
     beside("training.adapter"),
     not_yet("training.float8", "none"),

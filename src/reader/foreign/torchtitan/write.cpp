@@ -38,6 +38,7 @@ constexpr ExportRow kStep[] = {
     held("training.use_cache", "false"),
     held("training.loss", "cross-entropy"),
     held("training.completion_len", "none"),
+    held("training.padding_free", "false"),
     held("training.dropout", "own"),
     held("training.adapter", "none"),
     written("training.float8"),
