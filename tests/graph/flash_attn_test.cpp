@@ -24,7 +24,8 @@ LoweringPolicy package(std::int64_t micro_batch, std::int64_t seq_len) {
 /// SFTTrainer's, whose sequences lie as one.
 LoweringPolicy joined(std::int64_t micro_batch, std::int64_t seq_len, std::int64_t documents) {
   TrainingSpec training;
-  static_cast<ForwardSpec&>(training) = {.seq_len = seq_len, .micro_batch = micro_batch};
+  training.seq_len = seq_len;
+  training.micro_batch = micro_batch;
   training.recipe.weights = training.recipe.compute = DType::bf16;
   training.implementation.attention = AttentionKernel::flash_2;
   training.implementation.loop = LoopKind::sft;
