@@ -25,8 +25,12 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes) {
   const SoftmaxAttention& attention = context.attention;
   const LoweringPolicy& policy = context.policy;
   // Joined sequences are one for the kernels alone: its length is b·s.
-  const std::int64_t sequences = policy.joined ? policy.joined->sequences : policy.micro_batch;
-  bind_tokens(sizes, sequences, policy.micro_batch * policy.seq_len / sequences);
+  if (policy.joined) {
+    const std::int64_t sequences = policy.joined->sequences;
+    bind_tokens(sizes, sequences, policy.seq_len / sequences);
+  } else {
+    bind_tokens(sizes, policy.micro_batch, policy.seq_len);
+  }
   sizes.set(Symbol::hidden_size, decoder.hidden_size)
       .set(Symbol::vocab_size, decoder.vocab_size)
       .set(Symbol::heads, attention.heads)

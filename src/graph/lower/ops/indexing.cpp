@@ -41,6 +41,14 @@ Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, Tenso
   return taken;
 }
 
+KernelLaunch search_of_flags(const BlockBuilder& block, KernelLaunch::Kind kind, TensorId flags) {
+  KernelLaunch launch;
+  launch.kind = kind;
+  launch.reduced = block.tensor(flags).elements();
+  launch.dtype = DType::boolean;
+  return launch;
+}
+
 // aten/src/ATen/native/cuda/Nonzero.cu, nonzero_cuda_out_impl: num_nonzeros is an int on the
 // device.
 TensorId places_of_flags(BlockBuilder& block, Place place, TensorId flags, const Expr& count) {
@@ -51,13 +59,8 @@ TensorId places_of_flags(BlockBuilder& block, Place place, TensorId flags, const
   op.inputs = {flags};
   op.outputs = {out};
   op.forward_scratch = {scratch(block, {place.op, "number"}, {Expr(1)}, DType::int32)};
-  for (const auto kind : {KernelLaunch::Kind::count_flags, KernelLaunch::Kind::select_flags}) {
-    KernelLaunch launch;
-    launch.kind = kind;
-    launch.reduced = block.tensor(flags).elements();
-    launch.dtype = DType::boolean;
-    op.forward_launches.push_back(std::move(launch));
-  }
+  op.forward_launches = {search_of_flags(block, KernelLaunch::Kind::count_flags, flags),
+                         search_of_flags(block, KernelLaunch::Kind::select_flags, flags)};
   op.forward_steps = {{StepKind::allocate, 0},
                       {StepKind::launch, 0},
                       {StepKind::allocate, 1},

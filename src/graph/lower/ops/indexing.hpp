@@ -31,6 +31,8 @@ struct Indexed {
 /// x in another form: its gradient is a tensor like it, seen in its own shape where x was.
 TensorId moved(BlockBuilder& block, const Made& result, const Indexed& read);
 
+/// A kernel of `kind` over all of `flags`: how many are set (count_flags), or where (select_flags).
+KernelLaunch search_of_flags(const BlockBuilder& block, KernelLaunch::Kind kind, TensorId flags);
 /// The places of flags that are set, int64 of [count] (torch.nonzero of one dimension).
 TensorId places_of_flags(BlockBuilder& block, Place place, TensorId flags, const Expr& count);
 

@@ -1,6 +1,7 @@
 // x[mask] and zeros.masked_scatter(mask, x): aten/src/ATen/native/cuda/Nonzero.cu and Indexing.cu.
 #include <utility>
 
+#include "graph/lower/ops/indexing.hpp"
 #include "graph/lower/trl/trl.hpp"
 
 namespace memest {
@@ -15,16 +16,10 @@ struct FlagSearch {
 };
 
 FlagSearch search_of(BlockBuilder& block, std::string_view name, TensorId mask, const Expr& found) {
-  const auto launch = [&](KernelLaunch::Kind kind) {
-    KernelLaunch kernel;
-    kernel.kind = kind;
-    kernel.reduced = block.tensor(mask).elements();
-    kernel.dtype = DType::boolean;
-    return kernel;
-  };
   return {scratch(block, {name, "number"}, {Expr(1)}, DType::int32),
           scratch(block, {name, "places"}, {Expr(2), found}, DType::int64),
-          launch(KernelLaunch::Kind::count_flags), launch(KernelLaunch::Kind::select_flags)};
+          search_of_flags(block, KernelLaunch::Kind::count_flags, mask),
+          search_of_flags(block, KernelLaunch::Kind::select_flags, mask)};
 }
 
 /// Answers the places, whose number is gone.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/lower/attention/numbers.hpp"
+#include "graph/lower/ops/indexing.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/lower/vision/packed_tower.hpp"
 #include "graph/lower/vision/vision.hpp"
@@ -177,16 +178,10 @@ void write_backward(BlockBuilder& block, TensorId text, TensorId images, Op& op)
   const TensorId indices = scratch(block, {op.name, "places"}, std::move(places), DType::int64);
   const auto flags = backward.make(text, DType::boolean);
   const auto count = backward.make(number, DType::int32);
-  const auto launch = [&](KernelLaunch::Kind kind) {
-    KernelLaunch kernel;
-    kernel.kind = kind;
-    kernel.reduced = block.tensor(text).elements();
-    kernel.dtype = DType::boolean;
-    backward.launch(std::move(kernel));
-  };
-  launch(KernelLaunch::Kind::count_flags);
+  // The mask is written out for every element of the text.
+  backward.launch(search_of_flags(block, KernelLaunch::Kind::count_flags, text));
   const auto found = backward.make(indices, DType::int64);
-  launch(KernelLaunch::Kind::select_flags);
+  backward.launch(search_of_flags(block, KernelLaunch::Kind::select_flags, text));
   backward.drop(count);
   backward.drop(flags);
   const auto selected = backward.make(images, dtype);
