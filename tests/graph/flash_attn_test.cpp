@@ -122,6 +122,12 @@ TEST_CASE("what the package does not run is refused by name") {
   old.capability = {7, 5};
   CHECK(refusal_of(llama(), old) ==
         "the flash-attn package takes GPUs of the Ampere generation and newer");
+  ModelSpec prompted = llama();
+  prompted.adapter.emplace();
+  prompted.adapter->kind = AdapterKind::prompt_tuning;
+  prompted.adapter->virtual_tokens = 8;
+  CHECK(refusal_of(prompted, joined(2, 512, 1)) ==
+        "prompts of an adapter before joined sequences are not available");
   LoweringPolicy other = policy_for(Framework::nanogpt, AttentionKernel::flash_2);
   CHECK(refusal_of(nanogpt(), other) ==
         "the flash-attn package is available in the implementations transformers and megatron");

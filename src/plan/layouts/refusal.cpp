@@ -60,7 +60,7 @@ std::optional<Optimizer> in_8_bit(const Optimizer& optimizer) {
 
 /// Ranks of data parallelism become twice as many tensor ranks or stages, where that divides.
 void add_splits(const Job& job, std::vector<Change>& changes) {
-  const auto add = [&](const char* what, std::int64_t Parallelism::* degree) {
+  const auto add = [&](const char* what, std::int64_t Parallelism::*degree) {
     Parallelism split = job.parallelism;
     split.*degree *= 2;
     if (split.data % 2 != 0) return;

@@ -228,7 +228,7 @@ std::optional<Unavailable> package_refusal(const DecoderContext& context,
     bool asked;
     const char* sentence;
   };
-  const std::array<Asked, 11> asked = {
+  const std::array<Asked, 12> asked = {
       Asked{!context.program.has.flash_attn,
             "the flash-attn package is available in the implementations transformers and megatron"},
       Asked{context.habits.eager_only || call.mask_by_head,
@@ -246,6 +246,8 @@ std::optional<Unavailable> package_refusal(const DecoderContext& context,
             "available"},
       Asked{policy.joined && context.habits.positions_from_mask,
             "joined sequences of a model that counts positions along a mask are not available yet"},
+      Asked{policy.joined && context.virtual_tokens() > 0,
+            "prompts of an adapter before joined sequences are not available"},
       Asked{policy.context > 1, "context parallelism of the flash-attn package is not available"},
       Asked{policy.unpacks_by_rows(),
             "saved tensors in page-locked memory are not followed through the flash-attn package; "
