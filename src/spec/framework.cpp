@@ -140,12 +140,14 @@ constexpr FrameworkRow kTorchtune = {
     .precision = "bf16",
     .precisions = kPrecisionsOfTorchtune,
     .fsdp2 = true,
-    .units = {.root_reshards = true},
+    .units = {.root_reshards = true, .adapters_first = true},
     // _setup_model of the distributed recipes: torch.device("meta").
     .only_init = ShardInit::meta,
     .recomputes_parts = false,
     .embeddings_want_gradient = false,
     .adapters_in_type = true,
+    // modules/peft/lora.py: to_nf4 where quantize_base.
+    .codes = WeightFormat::torchao_nf4,
 };
 
 // 0.5.13: litgpt/{model,lora}.py, finetune/{full,lora}.py.

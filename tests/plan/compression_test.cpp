@@ -90,7 +90,7 @@ TEST_CASE("codes of a weight take the bits of each, and scales a share of a grou
         const std::int64_t codes = elements * row_of(format).bits / 8;
         const std::int64_t scales = stored_bytes(quantized, {elements, 64}, DType::bf16) - codes;
         CAPTURE(row_of(format).word, nested, elements);
-        const bool hqq = row_of(format).hqq;
+        const bool hqq = row_of(format).of_hqq();
         const std::int64_t groups = elements / 64;
         if (hqq || !nested) {
           CHECK(scales == groups * 4 + (hqq ? 0 : 64));

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "memest/diag/diagnostic.hpp"
 #include "memest/reader/read_job.hpp"
@@ -50,14 +51,65 @@ TEST_CASE("what its recipes do not run is refused by name") {
         "selective kinds are not available yet: set 'recompute' to full or none\n");
   CHECK(refused(", adapter: {ia3: {targets: [k_proj, v_proj, w2], feedforward: [w2]}}") ==
         "of torchtune's adapters LoRA is available: set 'adapter' to lora\n");
-  CHECK(refused(", adapter: {qlora: {rank: 8, targets: [q_proj]}}")
-            .starts_with("torchtune's QLoRA keeps torchao's NF4 tensors, which are not available "
-                         "yet: use lora, or 'implementation: transformers'\n"));
   CHECK(refused(", adapter: {lora: {rank: 8, targets: [q_proj], dtype: fp32}}") ==
         "torchtune's LoRA has the model's type: set 'dtype' of the adapter to model\n");
   CHECK(refused(", ema: true")
             .find("torchtune's recipes keep no moving average of the weights: leave 'ema' out\n") !=
         std::string::npos);
+}
+
+/// The layers that stay whole where a job's base is quantised.
+std::vector<std::string> whole_layers(const std::string& model, const std::string& targets) {
+  const Checked<Job> job = read_job(std::make_shared<const SourceText>(SourceText{
+      "test.yaml", "model: " + model +
+                       "\ntraining: {seq_len: 2048, implementation: torchtune, adapter: {qlora: "
+                       "{rank: 8, targets: " +
+                       targets + "}}}\nhardware: {gpu: h100-sxm-80gb}\n"}));
+  REQUIRE(job.ok());
+  CHECK(job.value().model.quantized->format == WeightFormat::torchao_nf4);
+  return job.value().model.quantized->skip_modules;
+}
+
+TEST_CASE("QLoRA's codes are torchao's, of the layers that the builder quantises") {
+  using Names = std::vector<std::string>;
+  CHECK(whole_layers("llama-3-8b", "[q_proj]") == Names{"output"});
+  CHECK(whole_layers("llama-3.2-1b", "[q_proj, w1]").empty());  // its head is tied
+  CHECK(whole_layers("qwen2.5-7b", "[q_proj, v_proj, w1, w2, w3]") ==
+        Names{"output", "k_proj", "output_proj"});
+  CHECK(whole_layers("qwen2.5-0.5b", "[q_proj, k_proj, v_proj, output_proj, w1, w2]") ==
+        Names{"w3"});
+}
+
+TEST_CASE("other codes under torchtune are refused, and torchao's elsewhere") {
+  const auto messages = [](const std::string& weights, const std::string& implementation) {
+    std::string found;
+    const Checked<Job> job = read_job(std::make_shared<const SourceText>(SourceText{
+        "test.yaml",
+        "model: llama-3-8b\ntraining: {seq_len: 2048, precision: bf16, implementation: " +
+            implementation +
+            ", adapter: {lora: {rank: 8, targets: [q_proj]}}}\ncompression: {quantize: {weights: " +
+            weights + "}}\nhardware: {gpu: h100-sxm-80gb}\n"}));
+    for (const Diagnostic& diagnostic : job.diagnostics()) {
+      found += diagnostic.message + ": " + diagnostic.hint + "\n";
+    }
+    return found;
+  };
+  CHECK(messages("torchao-nf4", "torchtune").empty());
+  CHECK(messages("nf4", "torchtune") ==
+        "torchtune's codes are torchao's NF4 tensors: write 'qlora', or set 'weights' to "
+        "torchao-nf4\n");
+  CHECK(messages("torchao-nf4, skip_modules: [w1]", "torchtune") ==
+        "torchtune's builders say which layers stay whole: leave 'skip_modules' out\n");
+  CHECK(messages("torchao-nf4, double_quant: true", "torchtune") ==
+        "torchao's scales are quantised in any case: leave 'double_quant' out\n");
+  CHECK(messages("torchao-nf4", "transformers") ==
+        "quantisation of weights by torchao in other models than torchtune's is not available yet: "
+        "use 'weights: nf4', or 'implementation: torchtune', or leave 'quantize' out\n");
+  CHECK(
+      refused(", adapter: {qlora: {rank: 8, targets: [q_proj]}}",
+              "{data: 8, zero: 3, fsdp: {version: 2}, offload: {optimizer: cpu, parameters: cpu}}")
+          .find("torchao's NF4 tensors on the host are not available yet: leave 'offload' out\n") !=
+      std::string::npos);
 }
 
 TEST_CASE("so are ranks that share the model otherwise") {

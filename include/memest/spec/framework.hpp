@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "memest/spec/compression/quantized.hpp"
 #include "memest/spec/implementation.hpp"
 #include "memest/spec/parallel/parallelism.hpp"
 
@@ -80,6 +81,8 @@ struct FsdpUnits {
   /// Over expert-parallel ranks a layer's experts are a unit of their own, and each unit gathers
   /// those of its neighbour ahead in both passes.
   bool experts_apart = false;
+  /// LoRA's matrices are submodules of the layer that they adapt, and registered before its weight.
+  bool adapters_first = false;
 };
 
 /// A framework's name for a precision that others have: the same types of weights, gradients,
@@ -146,7 +149,8 @@ struct FrameworkRow {
   bool joins_projections = false;
   /// Codes stand for all linear layers, the output head too, their scales in fp32 (bnb.nf4).
   bool quantizes_all = false;
-  bool unties_embeddings = false;  ///< its model has an output head of its own in any case
+  WeightFormat codes = WeightFormat::nf4;  ///< of `qlora`
+  bool unties_embeddings = false;          ///< its model has an output head of its own in any case
   /// Selective recompute is a checkpoint around each layer that keeps what contractions make, else
   /// one around the parts of a layer that are recomputed.
   bool keeps_contractions = false;

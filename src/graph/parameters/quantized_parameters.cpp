@@ -21,18 +21,16 @@ Inventory with_codes(Inventory inventory, const QuantizedWeights& quantized) {
 
 std::optional<Unavailable> uneven_groups(const Inventory& inventory,
                                          const QuantizedWeights& quantized) {
-  constexpr std::int64_t kBitsOfByte = 8;
-  const WeightFormatRow& format = row_of(quantized.format);
-  if (!format.hqq) return std::nullopt;
-  // Quantizer.quantize: W.reshape([-1, group_size]); BitPack lays 8 / bits such rows over another.
-  const std::int64_t together = checked_multiply(quantized.group_size, kBitsOfByte / format.bits);
+  const CodesTogether together = codes_together(quantized);
   for (const ParameterTensor& tensor : inventory.parameters) {
     if (!tensor.quantized) continue;
     const std::int64_t elements = checked_multiply(tensor.shape[0], tensor.shape[1]);
-    if (elements % together == 0) continue;
-    return Unavailable{"HQQ cannot keep the " + std::to_string(elements) + " weights of '" +
-                       tensor.name + "' in groups of " + std::to_string(quantized.group_size) +
-                       " and bytes of " + std::to_string(kBitsOfByte / format.bits) + " codes"};
+    if (elements % checked_multiply(quantized.group_size, together.groups) == 0) continue;
+    return Unavailable{std::string(together.library) + " cannot keep the " +
+                       std::to_string(elements) + " weights of '" + tensor.name +
+                       "' in groups of " + std::to_string(quantized.group_size) + " and " +
+                       std::string(together.unit) + " of " + std::to_string(together.groups) +
+                       std::string(together.of)};
   }
   return std::nullopt;
 }

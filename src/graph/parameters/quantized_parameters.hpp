@@ -12,8 +12,7 @@ namespace memest {
 /// `inventory` with the weights of linear layers marked that `quantized` keeps as codes.
 Inventory with_codes(Inventory inventory, const QuantizedWeights& quantized);
 
-/// Why a weight of `inventory` cannot be kept so; none where all can: HQQ's groups divide each of
-/// them, and the codes of as many groups as share bytes (4 of 2 bits) come in whole numbers.
+/// Why a weight of `inventory` cannot be kept so; none where all can, as codes_together() asks.
 [[nodiscard]] std::optional<Unavailable> uneven_groups(const Inventory& inventory,
                                                        const QuantizedWeights& quantized);
 

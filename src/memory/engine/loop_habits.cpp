@@ -69,6 +69,7 @@ constexpr LoopHabits kEarlyTorchtitan = with_generator(kTorchtitan);
 // recipes/full_finetune_single_device.py, train(): current_loss = self._loss_step(batch) *
 // current_num_tokens; training.scale_grads(self._model, 1 / num_tokens).
 constexpr LoopHabits kTorchtune = {.wrapping = Wrapping::without_its_place,
+                                   .construction = Construction::by_torchtune,
                                    .always_divides = true,
                                    .sends_labels = true,
                                    .weighs_by_targets = true,
@@ -78,7 +79,7 @@ constexpr LoopHabits kTorchtune = {.wrapping = Wrapping::without_its_place,
 
 // finetune/{full,lora}.py, fit(): validate() of two batches comes first.
 constexpr LoopHabits kLitgpt = {.wrapping = Wrapping::without_its_place,
-                                .constructs_on_device = true,
+                                .construction = Construction::by_litgpt,
                                 .evaluates_first = true,
                                 .names_answer = true,
                                 .sends_token_counts = true,

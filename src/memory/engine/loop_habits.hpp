@@ -19,12 +19,18 @@ enum class Wrapping : std::uint8_t {
   without_its_place  ///< before it has one; what needs tensors waits for the first forward
 };
 
+/// How the model comes to the device where it is whole.
+enum class Construction : std::uint8_t {
+  moved,        ///< Module.to()
+  by_litgpt,    ///< LitgptConstruction
+  by_torchtune  ///< TorchtuneConstruction, on one GPU
+};
+
 struct LoopHabits {
   Wrapping wrapping = Wrapping::with_its_place;
   /// The program takes the loss: the model's forward ends with the logits.
   bool loss_outside = false;
-  /// The model is made on the device as litgpt makes it (LitgptConstruction).
-  bool constructs_on_device = false;
+  Construction construction = Construction::moved;
   /// Has the allocator give back what it caches when the model has its place.
   bool empties_cache = false;
   /// Barriers of several ranks behind the model's place, while its data are prepared: the last

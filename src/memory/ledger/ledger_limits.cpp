@@ -81,8 +81,9 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
 }
 
 std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
-  if (auto reason = beyond_the_formulas(job)) return reason;
+  // A job that does not run is refused before one that events alone answer.
   if (auto reason = gathers_refusal(job)) return reason;
+  if (auto reason = beyond_the_formulas(job)) return reason;
   if (job.inference && job.inference->generation) {
     // Every pass asks for blocks a little larger than those that it gives back.
     return Unavailable{

@@ -47,7 +47,11 @@ TrainingLoop::TrainingLoop(const Parts& parts)
     recorder_.allocate(size_of(DType::fp32),
                        loop_label(Holding::buffers, LoopTensor::reported_loss));
   }
-  if (habits_.weighs_by_targets) weighed_.emplace(training_, recorder_);
+  if (habits_.weighs_by_targets) {
+    weighed_.emplace(training_, recorder_);
+    // cleanup_before_training() of the distributed recipes.
+    if (ranks_ > 1) parts.recorder.empty_cache();
+  }
   if (!habits_.names_answer) return;
   mean_.emplace(training_, recorder_);
   validation_.emplace(parts.job, recorder_);

@@ -40,6 +40,8 @@
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/overheads.hpp"
 #include "memory/timeline/recorder.hpp"
+#include "memory/torchtune/construction.hpp"
+#include "memory/torchtune/sharded_construction.hpp"
 
 namespace memest {
 namespace {
@@ -104,7 +106,10 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
   const ShareCutter::Model model{job, graph.parameters, inventory, order, tensors};
+  const Construction construction = habits_of(job).construction;
+  const TorchtuneParts of_torchtune{job, graph.parameters, inventory, tensors, placement, recorder};
   if (shards_by<RowShards>(job) && job.model.quantized) {
+    if (construction == Construction::by_torchtune) return TorchtuneShards(of_torchtune).write();
     CodedShares coded(model, recorder);
     coded.place();
     pass_barriers(job, ModelPlace::absent, recorder);
@@ -119,8 +124,11 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
     if (shard_init(job) != ShardInit::meta) return cutter.cut();
     if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
   }
-  if (habits_of(job).constructs_on_device) {
+  if (construction == Construction::by_litgpt) {
     return LitgptConstruction({job, inventory, tensors, placement, recorder}).write();
+  }
+  if (construction == Construction::by_torchtune && !shards_by<RowShards>(job)) {
+    return TorchtuneConstruction(of_torchtune).write();
   }
   // to_empty() finds the adapters where peft has put them.
   const bool adapted = job.model.adapter.has_value() && !shards_by<RowShards>(job);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memest/units/int128.hpp"
+#include "memory/quantized/nf4_tensor.hpp"
 
 namespace memest {
 namespace {
@@ -104,6 +105,11 @@ HeldVector CodePlacement::quantize(const CodedMatrix& matrix, const Label& label
   half.drop();
   weight.drop();
   return kept;
+}
+
+HeldVector CodePlacement::make_nf4(const CodedMatrix& weight, const Label& label,
+                                   Recorder& recorder) const {
+  return make_nf4_tensor({quantized_, type_, device_}, weight, label, recorder);
 }
 
 /// DoraLinearLayer.update_layer: deepcopy(base_layer), then dequantize_module_weight. The state

@@ -27,7 +27,7 @@ class CodePlacement {
   void take_fp16() { takes_fp16_ = true; }
 
   /// HQQ's.
-  [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).hqq; }
+  [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).of_hqq(); }
   /// Whether the codes say the type of the weights that they stand for: Params4bit's do.
   [[nodiscard]] bool know_their_type() const {
     return !come_from_host() && quantized_.format != WeightFormat::int8;
@@ -45,6 +45,8 @@ class CodePlacement {
   void place(const CodedMatrix& weight, const Label& label, Recorder& recorder);
   /// As above, of four bits by bitsandbytes: the caller's.
   HeldVector quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder);
+  /// The codes that torchao makes of a weight that the caller has on the device: the caller's.
+  HeldVector make_nf4(const CodedMatrix& weight, const Label& label, Recorder& recorder) const;
 
  private:
   void quantize_rows(const CodedMatrix& weight, const Label& label, Recorder& recorder) const;

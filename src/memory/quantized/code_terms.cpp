@@ -17,13 +17,17 @@ std::string rule_of(const QuantizedWeights& quantized) {
   const std::string codes = std::to_string(format.bits) + " bits an element";
   const std::string group = " a group of " + std::to_string(quantized.group_size);
   if (format.format == WeightFormat::int8) return codes + ", 4 B a channel of its result";
-  if (format.hqq) return codes + ", a scale and a zero point" + group;
+  if (format.of_hqq()) return codes + ", a scale and a zero point" + group;
+  if (format.of_torchao()) {
+    return codes + ", 1 B" + group + ", a number a block of 256 of those, 17 numbers a tensor";
+  }
   if (!quantized.double_quant) return codes + ", 4 B" + group + ", 64 B a tensor";
   return codes + ", 1 B" + group + ", 4 B a block of 256 of those, 1,092 B a tensor, and 1,024 B";
 }
 
 const char* source_of(const WeightFormatRow& format) {
-  if (format.hqq) return "HQQ 0.2.8: HQQLinear's W_q and meta";
+  if (format.of_hqq()) return "HQQ 0.2.8: HQQLinear's W_q and meta";
+  if (format.of_torchao()) return "torchao 0.13: NF4Tensor";
   if (format.format == WeightFormat::int8) return "bitsandbytes 0.50: Int8Params' CB and SCB";
   return "bitsandbytes 0.50: Params4bit and QuantState";
 }
@@ -55,15 +59,10 @@ std::int64_t bytes_without_codes(const Job& job, const Inventory& inventory) {
 
 LedgerTerm code_term(const Job& job, const Inventory& inventory) {
   const QuantizedWeights& quantized = *job.model.quantized;
-  const DType compute = job.forward()->recipe.compute;
   std::int64_t bytes = bytes_of_process(quantized);
   for (const ParameterTensor& tensor : inventory.parameters) {
     if (!tensor.quantized) continue;
-    const CodedMatrix weight{elements_of(tensor), tensor.shape.front()};
-    const std::int64_t scales =
-        stored_bytes(quantized, weight, compute) - bytes_of_codes(quantized, weight);
-    const std::int64_t each = checked_add(bytes_of_shared_codes(job, tensor), scales);
-    bytes = checked_add(bytes, checked_multiply(each, tensor.count));
+    bytes = checked_add(bytes, checked_multiply(stored_bytes_of_rank(job, tensor), tensor.count));
   }
   const WeightFormatRow& format = row_of(quantized.format);
   return {"quantised weights (" + std::string(format.word) + ")", TermGroup::weights, Expr(bytes),

@@ -19,8 +19,7 @@ std::int64_t codes_of(const QuantizedWeights& quantized, const ParameterTensor& 
   return bytes_of_codes(quantized, CodedMatrix{elements_of(row), row.shape.front()});
 }
 
-}  // namespace
-
+/// Bytes of the parameter's codes that a rank keeps.
 std::int64_t bytes_of_shared_codes(const Job& job, const ParameterTensor& row) {
   const QuantizedWeights& quantized = *job.model.quantized;
   const std::int64_t bytes = codes_of(quantized, row);
@@ -31,8 +30,24 @@ std::int64_t bytes_of_shared_codes(const Job& job, const ParameterTensor& row) {
   return checked_multiply((bytes / element + ranks - 1) / ranks, element);
 }
 
+}  // namespace
+
+std::int64_t stored_bytes_of_rank(const Job& job, const ParameterTensor& row) {
+  const QuantizedWeights& quantized = *job.model.quantized;
+  const DType compute = job.forward()->recipe.compute;
+  CodedMatrix weight{elements_of(row), row.shape.front()};
+  if (row_of(quantized.format).of_torchao()) {
+    if (shards_by<RowShards>(job)) weight.elements /= job.parallelism.shard_ranks();
+    return stored_bytes(quantized, weight, compute);
+  }
+  const std::int64_t scales =
+      stored_bytes(quantized, weight, compute) - bytes_of_codes(quantized, weight);
+  return checked_add(bytes_of_shared_codes(job, row), scales);
+}
+
 void share_codes(const Inventory& whole, const Job& job, Inventory& shares) {
   const QuantizedWeights& quantized = *job.model.quantized;
+  if (row_of(quantized.format).of_torchao()) return;  // of the rows that a rank has
   for (std::size_t i = 0; i < whole.parameters.size(); ++i) {
     const ParameterTensor& row = whole.parameters[i];
     if (!row.quantized) continue;

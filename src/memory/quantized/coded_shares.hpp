@@ -14,8 +14,8 @@ namespace memest {
 /// [elements, 1] of those that are cut, as before of those that stay whole.
 void share_codes(const Inventory& whole, const Job& job, Inventory& shares);
 
-/// Bytes of the parameter's codes that a rank keeps.
-std::int64_t bytes_of_shared_codes(const Job& job, const ParameterTensor& row);
+/// Bytes that a rank keeps of the codes and scales that stand for the parameter.
+std::int64_t stored_bytes_of_rank(const Job& job, const ParameterTensor& row);
 
 /// As placed_weights(), but of a weight that is kept as codes these, not their scales.
 std::vector<StorageId> placed_codes(const Timeline& timeline, const Inventory& inventory,

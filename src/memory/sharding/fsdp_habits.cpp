@@ -6,6 +6,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/coded_rows.hpp"
 #include "memest/spec/parallel/float8_rows.hpp"
 #include "memest/spec/parallel/replicas.hpp"
 #include "memest/spec/parallel/sharding.hpp"
@@ -73,6 +74,11 @@ std::optional<Unavailable> gathers_refusal(const Job& job) {
     return Unavailable{
         "weights gathered in fp8 lie in equal shares of rows: " + std::to_string(*rows) +
         " rows do not divide among " + std::to_string(ranks) + " ranks"};
+  }
+  if (const auto linear = uneven_codes(job, ranks)) {
+    return Unavailable{"torchao's NF4 tensors lie in equal shares: the codes of '" +
+                       std::string(*linear) + "' or their scales do not divide among " +
+                       std::to_string(ranks) + " ranks"};
   }
   if (!is_reentrant(job.recompute())) return std::nullopt;
   return Unavailable{"reentrant checkpoints of units that FSDP2 shards are not available yet"};

@@ -93,6 +93,24 @@ HeldStorage ModelPlacement::place_whole(std::size_t parameter, std::int64_t elem
                         model_label(Holding::weights, Origin::parameter, parameter));
 }
 
+HeldStorage ModelPlacement::make_uncoded(std::size_t parameter, std::int64_t elements) {
+  return recorder_.make(checked_multiply(elements, size_of(loaded_type())),
+                        model_label(Holding::temporaries, Origin::parameter, parameter));
+}
+
+HeldVector ModelPlacement::make_nf4(std::size_t parameter, std::int64_t elements) {
+  return codes_->make_nf4({.elements = elements},
+                          model_label(Holding::weights, Origin::parameter, parameter), recorder_);
+}
+
+void ModelPlacement::place_nf4_shares(std::size_t parameter) {
+  const CodedMatrix share{.elements = tensors_.parameters[parameter].elements};
+  for (const StoredTensor& tensor : gathered_tensors(codes_->quantized(), share, loaded_type())) {
+    recorder_.allocate(checked_multiply(tensor.elements, size_of(tensor.dtype)),
+                       model_label(Holding::weights, Origin::parameter, parameter));
+  }
+}
+
 void ModelPlacement::probe_context() {
   recorder_.make_and_free(size_of(DType::fp32),
                           loop_label(Holding::temporaries, LoopTensor::shapes));

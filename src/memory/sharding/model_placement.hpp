@@ -69,6 +69,12 @@ class ModelPlacement {
   StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }
   /// So many elements of it, on their way to be cut: none of them stays.
   [[nodiscard]] HeldStorage place_whole(std::size_t parameter, std::int64_t elements);
+  /// So many elements of a weight that comes to the device before it becomes codes, or is cut.
+  [[nodiscard]] HeldStorage make_uncoded(std::size_t parameter, std::int64_t elements);
+  /// The codes that torchao makes of those: the caller's.
+  [[nodiscard]] HeldVector make_nf4(std::size_t parameter, std::int64_t elements);
+  /// The rank's shares of the codes' tensors that FSDP2 cuts.
+  void place_nf4_shares(std::size_t parameter);
   void place_buffer(std::size_t i);
   StorageId place_buffer(std::size_t i, DType dtype);
   void place_buffers();

@@ -24,7 +24,7 @@ ShardedUnits::ShardedUnits(const Model& model, Recorder& recorder)
       offloads_(model.job.parallelism.offload.parameters),
       types_{recipe_.trained.value_or(recipe_.weights), recipe_.compute,
              recipe_.reduced_gradients()},
-      codes_(model.job.model.quantized ? model.job.model.quantized->storage : recipe_.weights),
+      quantized_(model.job.model.quantized ? &*model.job.model.quantized : nullptr),
       in_fp8_(gathered_in_fp8(model.graph, model.job.model, model.job.training->implementation)),
       float8_(types_.share, model.device),
       units_(sharded_units(model.job, model.inventory, model.order, timeline_)),

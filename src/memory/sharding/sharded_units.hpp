@@ -137,6 +137,8 @@ class ShardedUnits final : public BlockHooks {
   [[nodiscard]] DType gathered_type(std::uint32_t parameter) const;
   [[nodiscard]] DType gradient_type(std::uint32_t parameter) const;
   [[nodiscard]] DType share_type(std::uint32_t parameter) const;
+  /// Bytes of the rank's shares of what stands for the parameter, each of which is gathered.
+  [[nodiscard]] std::vector<std::int64_t> gathered_pieces(std::uint32_t parameter) const;
   [[nodiscard]] std::int64_t gathered_share(std::uint32_t parameter) const;
   [[nodiscard]] std::int64_t gathered_share_of(std::size_t unit) const;
   [[nodiscard]] std::vector<std::uint32_t> trained(std::size_t unit) const;
@@ -150,8 +152,8 @@ class ShardedUnits final : public BlockHooks {
   std::int64_t multiprocessors_;  // 0: not known
   bool offloads_;
   ShardTypes types_;
-  DType codes_;               // the type that codes are packed in, and gathered
-  std::vector<bool> in_fp8_;  // by rows of the inventory
+  const QuantizedWeights* quantized_;  // null: none
+  std::vector<bool> in_fp8_;           // by rows of the inventory
   Float8Shares float8_;
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;

@@ -1,6 +1,8 @@
 // ShardedUnits' all-gathers: the forward's half of FSDPParamGroup (_fsdp_param_group.py: unshard,
 // wait_for_unshard, reshard), and foreach_all_gather (_fsdp_collectives.py).
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "memest/units/int128.hpp"
 #include "memory/optimizer/foreach_copies.hpp"
@@ -21,7 +23,7 @@ void ShardedUnits::place_scales(const Graph& graph) {
 }
 
 DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
-  if (row(parameter).quantized) return codes_;
+  if (row(parameter).quantized) return quantized_->storage;
   return is_in_fp8(parameter) ? DType::fp8 : gradient_type(parameter);
 }
 
@@ -39,14 +41,26 @@ bool ShardedUnits::casts() const {
 bool ShardedUnits::widens_sums() const { return casts() && types_.reduced != types_.gathered; }
 
 DType ShardedUnits::share_type(std::uint32_t parameter) const {
-  if (row(parameter).quantized) return codes_;
+  if (row(parameter).quantized) return quantized_->storage;
   const bool widened = row(parameter).trainable && !row(parameter).whole_module;
   return widened ? types_.share : recipe_.weights;
 }
 
+std::vector<std::int64_t> ShardedUnits::gathered_pieces(std::uint32_t parameter) const {
+  const std::int64_t elements = timeline_.parameters[parameter].elements;
+  const bool of_torchao = row(parameter).quantized && row_of(quantized_->format).of_torchao();
+  if (!of_torchao) return {checked_multiply(elements, size_of(gathered_type(parameter)))};
+  std::vector<std::int64_t> pieces;
+  for (const StoredTensor& tensor :
+       gathered_tensors(*quantized_, {.elements = elements}, recipe_.compute)) {
+    pieces.push_back(checked_multiply(tensor.elements, size_of(tensor.dtype)));
+  }
+  return pieces;
+}
+
 std::int64_t ShardedUnits::gathered_share(std::uint32_t parameter) const {
-  return checked_multiply(timeline_.parameters[parameter].elements,
-                          size_of(gathered_type(parameter)));
+  const std::vector<std::int64_t> pieces = gathered_pieces(parameter);
+  return std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0}, checked_add<std::int64_t>);
 }
 
 std::int64_t ShardedUnits::gathered_share_of(std::size_t unit) const {
@@ -110,13 +124,14 @@ HeldStorage ShardedUnits::take_apart(std::size_t unit) {
   CopyPieces pieces;
   HeldVector by_rank;  // foreach_all_gather_copy_out: columns are put together from these
   for (const std::uint32_t parameter : units_[unit].parameters) {
-    const std::int64_t share = gathered_share(parameter);
-    const auto whole = [&] {
-      return make(unit, UnitTensor::weight, checked_multiply(share, ranks));
-    };
-    state.weights.push_back(whole());
-    if (units_[unit].by_columns) by_rank.push_back(whole());
-    pieces.add(share);
+    for (const std::int64_t share : gathered_pieces(parameter)) {
+      const auto whole = [&] {
+        return make(unit, UnitTensor::weight, checked_multiply(share, ranks));
+      };
+      state.weights.push_back(whole());
+      if (units_[unit].by_columns) by_rank.push_back(whole());
+      pieces.add(share);
+    }
   }
   make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks, multiprocessors_)).drop();
   float8_.take_scales(unit);

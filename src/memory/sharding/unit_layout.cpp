@@ -215,7 +215,25 @@ class UnitWriter {
       const bool ignored = codes_stay_ && row(i).quantized;
       if (timeline_.parameters[i].layer == layer && !ignored) list.push_back(i);
     }
+    if (layout_.adapters_first) put_adapters_first(list);
     return list;
+  }
+
+  /// _get_managed_modules() lists a module behind its submodules: LoRA's pair of matrices before
+  /// the weight and bias of a layer whose submodules they are.
+  void put_adapters_first(std::vector<std::uint32_t>& list) const {
+    const auto is_adapted = [this](std::uint32_t i) {
+      return row(i).name.find(".base_layer.") != std::string::npos;
+    };
+    for (auto first = list.begin(); first != list.end();) {
+      const auto pair = std::find_if_not(first, list.end(), is_adapted);
+      if (pair == first) {
+        ++first;
+        continue;
+      }
+      std::rotate(first, pair, pair + 2);
+      first = pair + 2;
+    }
   }
 
   [[nodiscard]] std::vector<std::uint32_t> uses_at(std::uint32_t instance) const {

@@ -60,7 +60,7 @@ std::optional<Optimizer> in_8_bit(const Optimizer& optimizer) {
 
 /// Ranks of data parallelism become twice as many tensor ranks or stages, where that divides.
 void add_splits(const Job& job, std::vector<Change>& changes) {
-  const auto add = [&](const char* what, std::int64_t Parallelism::*degree) {
+  const auto add = [&](const char* what, std::int64_t Parallelism::* degree) {
     Parallelism split = job.parallelism;
     split.*degree *= 2;
     if (split.data % 2 != 0) return;
@@ -247,7 +247,7 @@ const char* only_alone(const Job& job) {
   if (job.training && job.training->implementation.compile == CompileScope::whole) {
     return "torch.compile of a whole model on several GPUs is not available yet";
   }
-  if (model.quantized && row_of(model.quantized->format).hqq) {
+  if (model.quantized && row_of(model.quantized->format).of_hqq()) {
     return "weights in HQQ's codes on several GPUs are not available yet";
   }
   if (model.quantized && model.adapter && model.adapter->kind == AdapterKind::dora) {

@@ -4,6 +4,7 @@
 #include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/coded_rows.hpp"
 #include "memest/spec/parallel/float8_rows.hpp"
 #include "plan/layouts/space.hpp"
 
@@ -18,10 +19,11 @@ struct Ways {
   bool flat = false;      ///< FSDP1's shards
 };
 
-/// FSDP2 takes codes of 4 bits in accelerate's loops, of a type that it does not cast as it gathers
-/// (reader/frameworks/compression.cpp).
+/// FSDP2 takes torchao's codes, and bitsandbytes' of 4 bits in accelerate's loops, of a type that
+/// it does not cast as it gathers (reader/frameworks/compression.cpp).
 bool shards_codes(const Job& job) {
   const QuantizedWeights& quantized = *job.model.quantized;
+  if (row_of(quantized.format).of_torchao()) return true;
   const TrainingSpec& training = *job.training;
   const Recipe& recipe = training.recipe_of_fsdp ? *training.recipe_of_fsdp : training.recipe;
   const bool cast =
@@ -175,12 +177,14 @@ class SharingChoices {
     }
   }
 
-  /// Whether FSDP2 is there for weights that are to be gathered in fp8, with equal rows for all.
+  /// Whether FSDP2 is there for weights that are to be gathered in fp8, with equal rows for all,
+  /// and torchao's codes divide among its ranks.
   [[nodiscard]] bool gathers(const Sharing& sharing) const {
+    const std::int64_t ranks = layout_.data / sharing.replicas();
+    if (sharing.in_units() && uneven_codes(job_, ranks)) return false;
     const auto& float8 = job_.training->float8;
     if (!float8 || !float8->all_gather) return true;
-    if (!sharing.in_units()) return false;
-    return !uneven_float8_rows(job_, layout_.data / sharing.replicas());
+    return sharing.in_units() && !uneven_float8_rows(job_, ranks);
   }
 
   [[nodiscard]] std::vector<HostOffload> offloads_of(const Sharing& sharing) const {

@@ -44,7 +44,9 @@ constexpr NotRecorded kNotRecordedWithAdapter[] = {
        return job.model.quantized && job.model.adapter->kind != AdapterKind::dora;
      },
      "over quantised weights", "use 'lora' or 'dora'"},
-    {[](const Job& job) { return job.model.quantized && row_of(job.model.quantized->format).hqq; },
+    {[](const Job& job) {
+       return job.model.quantized && row_of(job.model.quantized->format).of_hqq();
+     },
      "over HQQ's codes", "use 'weights: nf4' or 'lora'"},
     {[](const Job& job) { return job.model.quantized && job.parallelism.ranks() > 1; },
      "over quantised weights on several GPUs", "use 'lora'"},

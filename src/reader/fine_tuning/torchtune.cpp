@@ -1,4 +1,7 @@
 #include <array>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
@@ -15,6 +18,24 @@ bool checkpoints_layers(const Recompute& recompute) {
 
 bool has_own_loss(const Implementation& implementation) {
   return implementation.loss == LossKernel::chunked || implementation.loss == LossKernel::upcast;
+}
+
+/// The linear layers that quantize_base leaves in the model's type: the output head, which a tied
+/// model has not, and whatever is not adapted in Qwen2's builders (lora_qwen2_self_attention(),
+/// qwen2_mlp()).
+std::vector<std::string> whole_modules(const ModelSpec& model) {
+  const auto* const decoder = std::get_if<DecoderSpec>(&model.architecture);
+  const auto* const attention =
+      decoder == nullptr ? nullptr : std::get_if<SoftmaxAttention>(&decoder->attention);
+  if (attention == nullptr) return {};
+  std::vector<std::string> whole;
+  if (!decoder->tied_embeddings) whole.emplace_back("output");
+  const bool is_of_qwen2 = attention->q_bias;
+  if (!is_of_qwen2 || !model.adapter) return whole;
+  for (const char* module : {"q_proj", "k_proj", "v_proj", "output_proj", "w1", "w2", "w3"}) {
+    if (!adapts(*model.adapter, module)) whole.emplace_back(module);
+  }
+  return whole;
 }
 
 /// Jobs that the recipes full_finetune_* and lora_finetune_* of torchtune (or memest with them)
@@ -55,9 +76,21 @@ constexpr std::array kTorchtuneRules = {
            return job.model.adapter && job.model.adapter->dtype != job.training->recipe.weights;
          },
          "torchtune's LoRA has the model's type", "set 'dtype' of the adapter to model"},
-    Rule{"training", "adapter", [](const Job& job) { return job.model.quantized.has_value(); },
-         "torchtune's QLoRA keeps torchao's NF4 tensors, which are not available yet",
-         "use lora, or 'implementation: transformers'"},
+    Rule{"compression", "quantize",
+         [](const Job& job) {
+           return job.model.quantized && !row_of(job.model.quantized->format).of_torchao();
+         },
+         "torchtune's codes are torchao's NF4 tensors",
+         "write 'qlora', or set 'weights' to torchao-nf4"},
+    Rule{"compression", "quantize",
+         [](const Job& job) {
+           return job.model.quantized &&
+                  job.model.quantized->skip_modules != whole_modules(job.model);
+         },
+         "torchtune's builders say which layers stay whole", "leave 'skip_modules' out"},
+    Rule{"parallelism", "offload",
+         [](const Job& job) { return job.model.quantized && job.parallelism.offload.any(); },
+         "torchao's NF4 tensors on the host are not available yet", "leave 'offload' out"},
     Rule{"training", "optimizer",
          [](const Job& job) {
            return job.training->steps_in_backward &&
@@ -84,6 +117,12 @@ constexpr std::array kTorchtuneRules = {
 };
 
 }  // namespace
+
+void settle_torchao_codes(ModelSpec& model) {
+  const bool coded = model.quantized && row_of(model.quantized->format).of_torchao();
+  if (!coded || model.quantized->skip_modules != QuantizedWeights{}.skip_modules) return;
+  model.quantized->skip_modules = whole_modules(model);
+}
 
 void check_torchtune(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || job.training->implementation.framework != Framework::torchtune) return;

@@ -142,18 +142,20 @@ QuantizedWeights quantized_of(const Value& written) {
 /// Keys of one library beside the format of the other.
 void check_format(const Value& written, const QuantizedWeights& quantized,
                   Diagnostics& diagnostics) {
-  const bool hqq = row_of(quantized.format).hqq;
+  const bool hqq = row_of(quantized.format).of_hqq();
   const bool int8 = quantized.format == WeightFormat::int8;
   const auto refuse = [&](const char* key, const char* why) {
     const Value* other = written.find(key);
     if (other == nullptr) return;
     diagnostics.push_back(error_at(other->span, why, "leave '" + std::string(key) + "' out"));
   };
+  const bool torchao = row_of(quantized.format).of_torchao();
   if (hqq) refuse("double_quant", "HQQ's scales are not quantised");
+  if (torchao) refuse("double_quant", "torchao's scales are quantised in any case");
   if (int8) refuse("double_quant", "the scales of LLM.int8() are not quantised");
   if (int8) refuse("group_size", "LLM.int8() has a scale for each row");
-  if (!hqq && !int8) refuse("group_size", "bitsandbytes' blocks are of 64 codes");
-  if (hqq || int8) refuse("quant_storage", "bitsandbytes packs codes of 4 bits alone");
+  if (!hqq && !int8) refuse("group_size", "bitsandbytes' and torchao's blocks are of 64 codes");
+  if (hqq || int8 || torchao) refuse("quant_storage", "bitsandbytes packs codes of 4 bits alone");
   if (!int8) refuse("threshold", "only LLM.int8() looks for outliers");
 }
 
@@ -175,6 +177,11 @@ constexpr NotRecorded kNotRecorded[] = {
        return generates && (job.model.low_rank || job.model.shared_layers);
      },
      "in generation", "leave 'generate' out"},
+    {[](const Job& job) {
+       return job.model.quantized && row_of(job.model.quantized->format).of_torchao();
+     },
+     "by torchao in other models than torchtune's",
+     "use 'weights: nf4', or 'implementation: torchtune'"},
     {[](const Job& job) { return job.model.experts() != nullptr; }, "in a mixture of experts", ""},
     {[](const Job& job) {
        const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
@@ -201,12 +208,12 @@ constexpr NotRecorded kNotRecorded[] = {
      },
      "beside modules trained in full", "leave 'modules_to_save' out"},
     {[](const Job& job) {
-       return job.model.quantized && row_of(job.model.quantized->format).hqq && job.model.adapter &&
-              job.model.adapter->dtype != DType::fp32;
+       return job.model.quantized && row_of(job.model.quantized->format).of_hqq() &&
+              job.model.adapter && job.model.adapter->dtype != DType::fp32;
      },
      "of HQQ beside adapters in 16 bits", "leave 'dtype' out"},
     {[](const Job& job) {
-       return job.model.quantized && row_of(job.model.quantized->format).hqq &&
+       return job.model.quantized && row_of(job.model.quantized->format).of_hqq() &&
               job.forward() != nullptr && job.forward()->recipe.autocast;
      },
      "of HQQ under autocast", "use 'precision: bf16' or 'fp16', or bitsandbytes' nf4"},
@@ -235,7 +242,7 @@ constexpr NotRecorded kNotRecorded[] = {
     {[](const Job& job) {
        if (!job.model.quantized || job.forward() == nullptr) return false;
        const LoopKind loop = job.forward()->implementation.loop;
-       const bool hqq = row_of(job.model.quantized->format).hqq;
+       const bool hqq = row_of(job.model.quantized->format).of_hqq();
        return loop != LoopKind::plain && (!row_of(loop).accelerate || hqq);
      },
      "in this loop", "leave 'loop' out"},
@@ -244,7 +251,7 @@ constexpr NotRecorded kNotRecorded[] = {
      },
      "beside float8 linears", "leave one of the two out"},
     {[](const Job& job) {
-       return job.model.quantized && row_of(job.model.quantized->format).hqq &&
+       return job.model.quantized && row_of(job.model.quantized->format).of_hqq() &&
               job.forward() != nullptr && job.forward()->replaces_modules();
      },
      "of HQQ beside Liger's kernels", "leave one of the two out"},
@@ -256,7 +263,7 @@ constexpr NotRecorded kNotRecorded[] = {
      "in FSDP2 of a plain loop", "set 'loop' to trainer"},
     {[](const Job& job) {
        const bool alone = job.parallelism.ranks() == 1 && !job.parallelism.fsdp;
-       const bool hqq = job.model.quantized && row_of(job.model.quantized->format).hqq;
+       const bool hqq = job.model.quantized && row_of(job.model.quantized->format).of_hqq();
        return job.model.quantized && job.forward() != nullptr && !alone &&
               (hqq || !(shards_by<ReplicasOfDdp>(job) || divides_codes(job)));
      },
@@ -275,6 +282,13 @@ constexpr NotRecorded kNotRecorded[] = {
 /// Where codes run, but for what kNotRecorded names.
 constexpr Beside kRecordedOfCodes[] = {Beside::other_loop, Beside::several_gpus,
                                        Beside::replaced_modules};
+
+/// A program that quantises by itself has rules of its own.
+bool quantizes_by_itself(const Job& job) {
+  if (!job.training) return false;
+  const FrameworkRow& framework = row_of(job.training->implementation.framework);
+  return framework.quantizes_all || row_of(framework.codes).of_torchao();
+}
 
 /// Codes have no gradient.
 void check_frozen(const Value& written, const Job& job, Diagnostics& diagnostics) {
@@ -328,9 +342,11 @@ void read_quantized_base(const Value& root, const FrameworkRow& framework, Model
   // A config says it of its own weights.
   if (model.quantized) return;
   model.quantized = QuantizedWeights{};
+  model.quantized->format = framework.codes;
   if (const auto storage = as_text(qlora->find("quant_storage"))) {
     model.quantized->storage = code_storage_of(*storage).value_or(DType::uint8);
   }
+  if (row_of(framework.codes).of_torchao()) model.quantized->double_quant = false;
   if (!framework.quantizes_all) return;
   model.quantized->double_quant = false;
   model.quantized->skip_modules.clear();
@@ -349,9 +365,7 @@ void check_compression(const Value& root, const Job& job, Diagnostics& diagnosti
   }
   if (!job.model.quantized) return;
   const WrittenTechnique technique = quantisation_in(root);
-  // A program that quantises by itself has rules of its own.
-  const bool own = job.training && row_of(job.training->implementation.framework).quantizes_all;
-  if (!own) refuse(technique);
+  if (!quantizes_by_itself(job)) refuse(technique);
   check_frozen(technique.written, job, diagnostics);
 }
 

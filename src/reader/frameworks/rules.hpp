@@ -35,6 +35,8 @@ std::span<const Rule> recipe_rules();
 
 /// Refuses, at the key that asks for it, what torchtitan does not run. `root` is the spec.
 void check_torchtitan(const Value& root, const Job& job, Diagnostics& diagnostics);
+/// Says which layers torchtune's builders keep as torchao's codes, where the spec does not.
+void settle_torchao_codes(ModelSpec& model);
 /// Refuses, at the key that asks for it, what torchtune's recipes do not run.
 void check_torchtune(const Value& root, const Job& job, Diagnostics& diagnostics);
 /// Refuses, at the key that asks for it, what litgpt's finetune does not run.

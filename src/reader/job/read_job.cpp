@@ -163,6 +163,7 @@ void set_layout_of_framework(const Value* written, Job& job, Diagnostics& diagno
 void read_rest_of_models(const Value& root, Job& job, Diagnostics& diagnostics) {
   const FrameworkRow& framework = row_of(job.training->implementation.framework);
   read_quantized_base(root, framework, job.model, diagnostics);
+  settle_torchao_codes(job.model);
   // transformers 5.17, from_pretrained: deepspeed.zero.Init makes no model that is quantised.
   if (job.model.quantized) job.parallelism.deepspeed.zero_init = false;
   job.settle_adapter();

@@ -44,13 +44,13 @@ constexpr Key kPruneKeys[] = {
 
 // WeightFormatRow::word.
 constexpr Word kWeightFormats[] = {{"nf4"},  {"fp4"},  {"int8"}, {"hqq8"},
-                                   {"hqq4"}, {"hqq2"}, {"hqq1"}};
+                                   {"hqq4"}, {"hqq2"}, {"hqq1"}, {"torchao-nf4"}};
 constexpr double kMostMagnitude = 65'504;  // in fp16
 constexpr Key kQuantizeKeys[] = {
     {.name = "weights",
      .shapes = {choice(kWeightFormats)},
-     .doc = "Codes of 4 bits (bitsandbytes' nf4 and fp4), LLM.int8() (`int8`), or 8 to 1 bits "
-            "(HQQ's).",
+     .doc = "Codes of 4 bits (bitsandbytes' nf4 and fp4; torchao-nf4 of torchtune), LLM.int8() "
+            "(`int8`), or 8 to 1 bits (HQQ's).",
      .required = true,
      .usual = "nf4"},
     {.name = "double_quant",

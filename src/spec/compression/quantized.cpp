@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "memest/diag/expect.hpp"
 #include "memest/spec/adapter.hpp"
 #include "memest/units/int128.hpp"
 
@@ -11,24 +12,37 @@ namespace memest {
 namespace {
 
 constexpr std::array kFormats = {
-    WeightFormatRow{WeightFormat::nf4, "nf4", 4, false},
-    WeightFormatRow{WeightFormat::fp4, "fp4", 4, false},
-    WeightFormatRow{WeightFormat::int8, "int8", 8, false},
-    WeightFormatRow{WeightFormat::hqq8, "hqq8", 8, true},
-    WeightFormatRow{WeightFormat::hqq4, "hqq4", 4, true},
-    WeightFormatRow{WeightFormat::hqq2, "hqq2", 2, true},
-    WeightFormatRow{WeightFormat::hqq1, "hqq1", 1, true},
+    WeightFormatRow{WeightFormat::nf4, "nf4", 4},
+    WeightFormatRow{WeightFormat::fp4, "fp4", 4},
+    WeightFormatRow{WeightFormat::int8, "int8", 8},
+    WeightFormatRow{WeightFormat::hqq8, "hqq8", 8, CodeLibrary::hqq},
+    WeightFormatRow{WeightFormat::hqq4, "hqq4", 4, CodeLibrary::hqq},
+    WeightFormatRow{WeightFormat::hqq2, "hqq2", 2, CodeLibrary::hqq},
+    WeightFormatRow{WeightFormat::hqq1, "hqq1", 1, CodeLibrary::hqq},
+    WeightFormatRow{WeightFormat::torchao_nf4, "torchao-nf4", 4, CodeLibrary::torchao},
 };
 
 constexpr std::int64_t kBitsOfByte = 8;
-// bitsandbytes/functional.py: quantize_4bit passes blocksize=256 for the scales' own quantization;
-// get_4bit_type has 16 values, create_dynamic_map 256.
+// bitsandbytes/functional.py: quantize_4bit passes blocksize=256 for the scales' own quantization,
+// as torchao's to_nf4 has scaler_block_size=256; get_4bit_type has 16 values, create_dynamic_map
+// 256.
 constexpr std::int64_t kBlockOfScales = 256;
 constexpr std::int64_t kValuesOf4bit = 16;
 constexpr std::int64_t kValuesOf8bit = 256;
 
 constexpr std::int64_t quotient_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
+}
+
+/// NF4Tensor's, as from_tensor() makes them: codes of the scales, and scales of blocks of those.
+std::vector<StoredTensor> torchao_tensors(const QuantizedWeights& quantized,
+                                          const CodedMatrix& weight, DType type) {
+  const std::int64_t blocks = weight.elements / quantized.group_size;
+  return {{"values", kValuesOf4bit, type},
+          {"offset", 1, type},
+          {"absmax", blocks, DType::int8},
+          {"nested absmax", blocks / kBlockOfScales, type},
+          {"codes", weight.elements / 2, DType::uint8}};
 }
 
 /// bitsandbytes' QuantState beside the packed weight, or Int8Params' SCB.
@@ -91,8 +105,10 @@ std::string spec_value_of(const QuantizedWeights& quantized) {
         std::to_chars(digits.data(), digits.data() + digits.size(), quantized.threshold);
     text += ", threshold: " + std::string(digits.data(), written.ptr);
   }
-  if (quantized.in_shards()) text += ", quant_storage: " + std::string(name_of(quantized.storage));
-  if (format.hqq) text += ", group_size: " + std::to_string(quantized.group_size);
+  if (quantized.storage != DType::uint8) {
+    text += ", quant_storage: " + std::string(name_of(quantized.storage));
+  }
+  if (format.of_hqq()) text += ", group_size: " + std::to_string(quantized.group_size);
   std::string modules;
   for (const std::string& module : quantized.skip_modules) {
     modules += (modules.empty() ? "" : ", ") + module;
@@ -105,14 +121,40 @@ bool quantizes(const QuantizedWeights& quantized, std::string_view module) {
                               [module](const std::string& name) { return is_named(module, name); });
 }
 
+CodesTogether codes_together(const QuantizedWeights& quantized) {
+  const WeightFormatRow& format = row_of(quantized.format);
+  switch (format.library) {
+    case CodeLibrary::bitsandbytes:
+      return {};
+    case CodeLibrary::hqq:
+      // Quantizer.quantize: W.reshape([-1, group_size]); BitPack lays 8 / bits such rows over
+      // another.
+      return {kBitsOfByte / format.bits, "HQQ", "bytes", " codes"};
+    case CodeLibrary::torchao:
+      // double_quantize_scalers: scalers_1.numel() % scaler_block_size == 0
+      return {kBlockOfScales, "torchao", "blocks", " scales"};
+  }
+  unreachable("every library keeps codes");
+}
+
 std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized,
                                          const CodedMatrix& weight, DType compute) {
   const WeightFormatRow& format = row_of(quantized.format);
-  if (!format.hqq) return bitsandbytes_tensors(quantized, weight);
+  if (format.of_torchao()) return torchao_tensors(quantized, weight, compute);
+  if (!format.of_hqq()) return bitsandbytes_tensors(quantized, weight);
   const std::int64_t groups = weight.elements / quantized.group_size;
   return {{"codes", checked_multiply(weight.elements, format.bits) / kBitsOfByte, DType::uint8},
           {"scales", groups, compute},
           {"zeros", groups, compute}};
+}
+
+std::vector<StoredTensor> gathered_tensors(const QuantizedWeights& quantized,
+                                           const CodedMatrix& weight, DType compute) {
+  std::vector<StoredTensor> gathered = stored_tensors(quantized, weight, compute);
+  std::erase_if(gathered, [](const StoredTensor& tensor) {
+    return tensor.name == "values" || tensor.name == "offset";
+  });
+  return gathered;
 }
 
 std::int64_t stored_bytes(const QuantizedWeights& quantized, const CodedMatrix& weight,

@@ -449,6 +449,19 @@ class Sequences:
             yield {"tokens": self.row, "labels": self.row.clone()}
 
 
+def base_weights(settings):
+    """A checkpoint of the frozen weights, a number for each. Codes are made of it while it is loaded."""
+    import torch
+    from omegaconf import OmegaConf
+    from torchtune import config, training
+
+    dtype = training.get_dtype(settings["dtype"], device="cpu")
+    with training.set_default_dtype(dtype), torch.device("meta"):
+        model = config.instantiate(OmegaConf.create({**settings["model"], "quantize_base": False}))
+    number = torch.zeros((), dtype=dtype)
+    return {name: number.expand(weight.shape) for name, weight in model.state_dict().items() if "lora_" not in name}
+
+
 def torchtune(case):
     import torch
     from omegaconf import OmegaConf
@@ -459,16 +472,19 @@ def torchtune(case):
         fake_world(settings["gpus"])
         torch.distributed.init_process_group = torch.distributed.barrier = lambda *_, **__: None
     module, kind = recipe_of(settings["recipe"])
-    made = torch.nn.modules.module._IncompatibleKeys([], [])  # the weights stay as they were made
-    torch.nn.Module.load_state_dict = lambda *_, **__: made
     module.validate_missing_and_unexpected_for_lora = lambda **_: None
     weights = {training.MODEL_KEY: {}}
+    if settings["model"].get("quantize_base"):
+        weights[training.MODEL_KEY] = base_weights(settings)
+    else:
+        made = torch.nn.modules.module._IncompatibleKeys([], [])  # the weights stay as they were made
+        torch.nn.Module.load_state_dict = lambda *_, **__: made
 
-    def place(model, _, device, **__):
-        model.to_empty(device=device)
-        return made
+        def place(model, _, device, **__):
+            model.to_empty(device=device)
+            return made
 
-    training.load_from_full_model_state_dict = place
+        training.load_from_full_model_state_dict = place
 
     class Recipe(kind):
         def load_checkpoint(self, *_, **__):

@@ -1,5 +1,5 @@
 // Weights kept in fewer bits than they are computed in: frozen codes, and the scales of blocks of
-// them. bitsandbytes 0.50 and HQQ 0.2.8 keep them so.
+// them. bitsandbytes 0.50, HQQ 0.2.8 and torchao 0.13 keep them so.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,25 @@ enum class WeightFormat : std::uint8_t {
   hqq8,  ///< HQQ: integers, a scale and a zero point a group
   hqq4,
   hqq2,
-  hqq1
+  hqq1,
+  torchao_nf4  ///< torchao's NF4Tensor, under torchtune: its scales are always codes too
 };
+
+enum class CodeLibrary : std::uint8_t { bitsandbytes, hqq, torchao };
 
 /// A format as its library has it.
 struct WeightFormatRow {
   WeightFormat format = WeightFormat::nf4;
   std::string_view word;  ///< in a spec
   std::int64_t bits = 4;  ///< of a code
-  bool hqq = false;       ///< HQQ's; else bitsandbytes'
+  CodeLibrary library = CodeLibrary::bitsandbytes;
 
+  [[nodiscard]] bool of_hqq() const { return library == CodeLibrary::hqq; }
+  [[nodiscard]] bool of_torchao() const { return library == CodeLibrary::torchao; }
   /// bitsandbytes' Params4bit.
-  [[nodiscard]] bool in_params_4bit() const { return !hqq && bits == 4; }
+  [[nodiscard]] bool in_params_4bit() const {
+    return library == CodeLibrary::bitsandbytes && bits == 4;
+  }
 };
 const WeightFormatRow& row_of(WeightFormat format);
 /// Absent where no format has that name.
@@ -55,9 +62,12 @@ struct QuantizedWeights {
   double threshold = kOutlierThreshold;
   std::vector<std::string> skip_modules = {"lm_head"};  ///< stay whole, by the end of their names
 
-  /// Whether FSDP2 cuts the codes: accelerate has it ignore those in integers, which stay whole on
-  /// every rank (1.15, fsdp2_prepare_model: incompatible_params4bit).
-  [[nodiscard]] bool in_shards() const { return storage != DType::uint8; }
+  /// Whether FSDP2 cuts the codes. torchao's tensors say how (NF4Tensor.fsdp_pre_all_gather); of
+  /// bitsandbytes' accelerate has it ignore those in integers, which stay whole on every rank
+  /// (1.15, fsdp2_prepare_model: incompatible_params4bit).
+  [[nodiscard]] bool in_shards() const {
+    return row_of(format).of_torchao() || storage != DType::uint8;
+  }
 
   bool operator==(const QuantizedWeights&) const = default;
 };
@@ -67,6 +77,17 @@ std::string spec_value_of(const QuantizedWeights& quantized);
 
 /// Whether the weights of `module` ("self_attn.q_proj") are codes.
 bool quantizes(const QuantizedWeights& quantized, std::string_view module);
+
+/// The groups of codes of which a weight has a whole number, as an error says it.
+struct CodesTogether {
+  std::int64_t groups = 1;
+  std::string_view library = {};
+  std::string_view unit = {};  ///< "bytes"
+  std::string_view of = {};    ///< " codes", behind the number
+};
+/// HQQ packs the codes of 8 / bits groups in the same bytes, torchao quantises the scales of 256
+/// groups together; bitsandbytes leaves the last group short.
+CodesTogether codes_together(const QuantizedWeights& quantized);
 
 /// One of the tensors that stand for a weight.
 struct StoredTensor {
@@ -81,13 +102,17 @@ struct CodedMatrix {
   std::int64_t rows = 0;  ///< channels of its result
 };
 
-/// The tensors that stand for a weight, in the order in which they are made; scales that HQQ keeps
-/// are of type `compute`. For LLaMA's q_proj, 4096 by 4096 in nf4: 8 MiB of codes, 16 floats of
-/// their values, an offset, 1,024 floats, 262,144 B of absmax and its 256 values; in int8: 4,096
-/// floats and 16 MiB.
+/// The tensors that stand for a weight, in the order in which they are made; scales that HQQ and
+/// torchao keep are of type `compute`. For LLaMA's q_proj, 4096 by 4096 in nf4: 8 MiB of codes, 16
+/// floats of their values, an offset, 1,024 floats, 262,144 B of absmax and its 256 values; in
+/// int8: 4,096 floats and 16 MiB.
 std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized,
                                          const CodedMatrix& weight, DType compute);
-/// Bytes of those.
+/// Those of them that FSDP2 cuts and gathers of torchao's, as NF4Tensor.fsdp_pre_all_gather lists
+/// them: codes of the scales, their scales, codes.
+std::vector<StoredTensor> gathered_tensors(const QuantizedWeights& quantized,
+                                           const CodedMatrix& weight, DType compute);
+/// Bytes of those that stand for a weight.
 std::int64_t stored_bytes(const QuantizedWeights& quantized, const CodedMatrix& weight,
                           DType compute);
 

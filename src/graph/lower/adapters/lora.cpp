@@ -18,7 +18,7 @@ LayerHabits layer_habits(const DecoderContext& context, bool codes) {
   const WeightFormatRow& format = row_of(context.quantized->format);
   return {.clones = format.in_params_4bit(),
           .converts = !context.policy.autocast,
-          .sums_in_type = !format.hqq};
+          .sums_in_type = !format.of_hqq()};
 }
 
 TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,

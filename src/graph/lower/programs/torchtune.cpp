@@ -91,7 +91,7 @@ Habits torchtune_habits(const Habits& /*family*/) {
   return habits;
 }
 
-constexpr DecoderProgram kTorchtuneProgram = {.has = {.adapters = true},
+constexpr DecoderProgram kTorchtuneProgram = {.has = {.adapters = true, .quantized = true},
                                               .habits = torchtune_habits,
                                               .refusal = torchtune_refusal,
                                               .rotations = Rotations::in_turn,

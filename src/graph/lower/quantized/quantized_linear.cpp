@@ -13,6 +13,7 @@
 #include "graph/lower/ops/operations.hpp"
 #include "graph/lower/quantized/four_bit_kernels.hpp"
 #include "graph/lower/quantized/int8_linear.hpp"
+#include "graph/lower/quantized/torchao_linear.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -49,7 +50,7 @@ class Dequantization {
     std::vector<Course::Made> rest;
   };
   [[nodiscard]] Result in_forward(Course& course) const {
-    if (row_of(quantized_.format).hqq) return {of_groups(course), {}};
+    if (row_of(quantized_.format).of_hqq()) return {of_groups(course), {}};
     Result result;
     // _dequant_linear_fallback names absmax_dq, absmax and B_dq until it returns; `absmax` is the
     // argument of that name.
@@ -61,7 +62,7 @@ class Dequantization {
     return result;
   }
   [[nodiscard]] Course::Made in_backward(Course& course) const {
-    if (row_of(quantized_.format).hqq) return of_groups(course);
+    if (row_of(quantized_.format).of_hqq()) return of_groups(course);
     // functional.py, dequantize_4bit: absmax += offset, in place.
     if (!quantized_.double_quant) return in_type(course, of_codes(course));
     const auto absmax = course.make("absmax", of_.scales, DType::fp32);
@@ -116,7 +117,7 @@ class Dequantization {
 };
 
 bool fused(const DecoderContext& context, const Projection2d& shape, const Rows& rows) {
-  if (row_of(context.quantized->format).hqq) return false;
+  if (row_of(context.quantized->format).of_hqq()) return false;
   return multiplies_codes({.rows = value_of(context, elements_of(rows.shape)),
                            .out = value_of(context, shape.out),
                            .in = value_of(context, shape.in),
@@ -173,7 +174,7 @@ CodeOperands operands_of(BlockBuilder& block, const DecoderContext& context,
 TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
                           const Projection2d& shape, const Rows& rows) {
   const DType compute = context.policy.compute;
-  const bool hqq = row_of(context.quantized->format).hqq;
+  const bool hqq = row_of(context.quantized->format).of_hqq();
   CodeOperands of = operands_of(block, context, shape, rows.x);
   Shape out_shape = rows.shape;
   out_shape.push_back(shape.out);
@@ -220,6 +221,9 @@ TensorId quantized_linear(BlockBuilder& block, const DecoderContext& context,
   if (context.quantized->format == WeightFormat::int8) {
     return int8_linear(block, context, shape, rows);
   }
+  if (row_of(context.quantized->format).of_torchao()) {
+    return torchao_linear(block, context, shape, rows);
+  }
   Frame call(block);
   call.local(rows.x);
   // Linear4bit.forward: x = x.to(self.compute_dtype), and the result .to(inp_dtype).
@@ -254,8 +258,8 @@ std::optional<Unavailable> quantized_refusal(const DecoderContext& context) {
   };
   if (!context.program.has.quantized) {
     return Unavailable{
-        "quantised weights are bitsandbytes' and HQQ's, in models of the implementation "
-        "transformers"};
+        "quantised weights are bitsandbytes', HQQ's and torchao's, in models of the "
+        "implementations transformers, litgpt and torchtune"};
   }
   if (context.compiles_layers()) return unavailable("torch.compile beside quantised weights");
   if (context.latent() != nullptr) return unavailable("latent attention with quantised weights");
@@ -272,17 +276,18 @@ std::optional<Unavailable> quantized_refusal(const DecoderContext& context) {
     return Unavailable{"this model has no linear module that '" + module +
                        "' of 'skip_modules' names"};
   }
-  const bool hqq = row_of(context.quantized->format).hqq;
+  const bool hqq = row_of(context.quantized->format).of_hqq();
   if (hqq && context.names.stored_in_out) {
     return unavailable("HQQ, which replaces torch.nn.Linear alone, in a model of Conv1D,");
   }
+  const bool torchao = row_of(context.quantized->format).of_torchao();
   const bool int8 = context.quantized->format == WeightFormat::int8;
   if (int8 && context.names.stored_in_out) return unavailable("LLM.int8() in a model of Conv1D");
-  if (!hqq && widens_biases(context)) {
+  if (!hqq && !torchao && widens_biases(context)) {
     return unavailable(
         "quantised weights behind layer norms, with biases, under autocast of 16-bit weights");
   }
-  if (!hqq && !int8 && context.policy.multiprocessors == 0) {
+  if (!hqq && !torchao && !int8 && context.policy.multiprocessors == 0) {
     return Unavailable{
         "products of codes depend on the GPU's multiprocessors, which are not known"};
   }

@@ -15,6 +15,7 @@ constexpr std::string_view kLength = "tokenizer.max_seq_len";
 constexpr std::string_view kOptimizer = "optimizer._component_";
 constexpr std::string_view kFused = "optimizer.fused";
 constexpr std::string_view kModules = "model.lora_attn_modules";
+constexpr std::string_view kQuantizes = "model.quantize_base";
 constexpr std::string_view kFeedForward = "model.apply_lora_to_mlp";
 
 struct Builder {
@@ -71,12 +72,24 @@ constexpr Builder kBuilders[] = {
      "max_position_embeddings: 32768, tie_word_embeddings: false}}"},
 };
 
+/// "qlora_llama3_8b" of "torchtune.models.llama3.qlora_llama3_8b".
+std::string component_of(const ForeignImport& file) {
+  std::string name = file.text(kComponent);
+  return name.erase(0, name.rfind('.') + 1);
+}
+
 /// "llama3_8b" of "torchtune.models.llama3.lora_llama3_8b".
 std::string builder_of(const ForeignImport& file) {
-  std::string name = file.text(kComponent);
-  name.erase(0, name.rfind('.') + 1);
-  constexpr std::string_view kLora = "lora_";
-  return name.starts_with(kLora) ? name.substr(kLora.size()) : name;
+  const std::string name = component_of(file);
+  for (const std::string_view before : {"lora_", "qlora_"}) {
+    if (name.starts_with(before)) return name.substr(before.size());
+  }
+  return name;
+}
+
+/// partial(lora_llama3_8b, quantize_base=True), or that argument itself.
+bool quantizes_base(const ForeignImport& file) {
+  return component_of(file).starts_with("qlora_") || file.flag(kQuantizes);
 }
 
 void write_model(ForeignImport& file) {
@@ -84,8 +97,7 @@ void write_model(ForeignImport& file) {
   const auto* const builder = std::ranges::find(kBuilders, name, &Builder::name);
   if (builder == std::end(kBuilders)) {
     return file.refuse(kComponent, "torchtune's model " + quote(name),
-                       name.starts_with("qlora_") ? "its 4-bit tensors are torchao's; known is lora"
-                                                  : "known are Llama's, Mistral's and Qwen2's");
+                       "known are Llama's, Mistral's and Qwen2's");
   }
   file.write("model", builder->model, {kComponent});
 }
@@ -97,11 +109,12 @@ void write_adapter(ForeignImport& file) {
     targets += (targets.empty() ? "" : ", ") + item.text;
   }
   if (file.flag(kFeedForward)) targets += ", w1, w2, w3";
-  file.write("training.adapter.lora.rank", file.text("model.lora_rank", "8"), {"model.lora_rank"});
-  file.write("training.adapter.lora.targets", "[" + targets + "]", {kModules, kFeedForward});
-  file.write("training.adapter.lora.dropout", file.text("model.lora_dropout", "0.0"),
-             {"model.lora_dropout"});
-  file.write("training.adapter.lora.dtype", "model", {"dtype"});
+  const std::string adapter =
+      quantizes_base(file) ? "training.adapter.qlora." : "training.adapter.lora.";
+  file.write(adapter + "rank", file.text("model.lora_rank", "8"), {"model.lora_rank"});
+  file.write(adapter + "targets", "[" + targets + "]", {kModules, kFeedForward, kQuantizes});
+  file.write(adapter + "dropout", file.text("model.lora_dropout", "0.0"), {"model.lora_dropout"});
+  file.write(adapter + "dtype", "model", {"dtype"});
 }
 
 void write_length(ForeignImport& file) {
@@ -183,17 +196,10 @@ constexpr KeyRow kMapped[] = {
     maps("enable_activation_checkpointing", "training.recompute", kCheckpoints),
     maps("optimizer_in_bwd", "training.optimizer.in_backward", kFlags),
 };
-constexpr std::string_view kDecidingKeys[] = {kComponent,
-                                              kLength,
-                                              kModules,
-                                              kFeedForward,
-                                              "model.lora_rank",
-                                              kOptimizer,
-                                              "model.lora_dropout",
-                                              kFused,
-                                              "clip_grad_norm",
-                                              "fsdp_cpu_offload",
-                                              "custom_sharded_layers"};
+constexpr std::string_view kDecidingKeys[] = {
+    kComponent, kLength,           kModules,           kFeedForward,
+    kQuantizes, "model.lora_rank", kOptimizer,         "model.lora_dropout",
+    kFused,     "clip_grad_norm",  "fsdp_cpu_offload", "custom_sharded_layers"};
 constexpr auto kDeciding = all_derived(kDecidingKeys);
 constexpr KeyRow kRefusedKeys[] = {
     refused_key("compile", "false|null", "torch.compile under torchtune"),
@@ -202,7 +208,6 @@ constexpr KeyRow kRefusedKeys[] = {
     refused_key("enable_activation_offloading", "false|null", "activations on the host"),
     refused_key("model.apply_lora_to_output", "false|null", "LoRA of torchtune's output head"),
     refused_key("model.use_dora", "false|null", "torchtune's DoRA"),
-    refused_key("model.quantize_base", "false|null", "torchao's NF4 tensors"),
     refused_key("ac_mode", "null", "torchtune's selective checkpoints"),
     refused_key("tensor_parallel_dim", "1|null", "torchtune's tensor parallelism"),
     refused_key("fsdp_reshard_after_forward", "true|null", "weights that stay gathered"),
@@ -222,6 +227,7 @@ constexpr KeyRow kIdle[] = {
     no_effect("seed", kAboutSeeds),
     no_effect("checkpointer.*", kAboutCheckpoints),
     no_effect("resume_from_checkpoint", kAboutCheckpoints),
+    no_effect("low_cpu_ram", kAboutCheckpoints),
     no_effect("save_adapter_weights_only", kAboutCheckpoints),
     no_effect("output_dir", kAboutPaths),
     no_effect("metric_logger.*", kAboutLogging),
