@@ -4,6 +4,7 @@
 
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
+#include "memory/states/model_states.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
