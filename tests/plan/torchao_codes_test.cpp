@@ -71,6 +71,30 @@ TEST_CASE("a product's weight is made of fourteen bytes an element, at the peak 
   CHECK(more - less < (codes + weight) * 102 / 100 + 16 * 8 * (kMore - kLess));
 }
 
+TEST_CASE("over torchao's codes the closed form is the replay without rounding") {
+  test::Draws draws(5);
+  const auto one_of = [&draws](const auto&... values) {
+    const std::string words[] = {values...};
+    return words[draws.below(sizeof...(values))];
+  };
+  for (int i = 0; i < 40; ++i) {
+    const std::string spec =
+        "model: {family: decoder, layers: 3, hidden_size: 512, heads: 8, kv_heads: " +
+        one_of("2", "8") + ", ffn_size: " + one_of("1408", "4096") +
+        ", vocab_size: " + one_of("1000", "32000") +
+        ", activation: swiglu, norm: rmsnorm, position: rope}\ntraining: {seq_len: " +
+        one_of("16", "100", "512") + ", micro_batch: " + one_of("1", "3") +
+        ", gradient_accumulation: " + one_of("1", "2") + ", recompute: " + one_of("none", "full") +
+        ", clip_gradients: " + one_of("true", "false") +
+        ", implementation: {name: torchtune, loss: " + one_of("chunked", "upcast") +
+        "}, adapter: {qlora: {rank: 8, targets: [" +
+        one_of("q_proj", "q_proj, k_proj, v_proj, output_proj", "v_proj, w1, w2, w3") +
+        "]}}}\nhardware: {gpu: h100-sxm-80gb}\n";
+    INFO(spec);
+    CHECK(test::distance_of(test::job_from(spec), 0) <= 0.01);
+  }
+}
+
 TEST_CASE("torchao's blocks divide every weight") {
   const auto sentence = [](const Job& job) -> std::string {
     const JobEstimate estimate = estimate_job(job);

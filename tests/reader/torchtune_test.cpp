@@ -50,7 +50,9 @@ TEST_CASE("what its recipes do not run is refused by name") {
         "torchtune's enable_activation_checkpointing is around every layer by itself: its "
         "selective kinds are not available yet: set 'recompute' to full or none\n");
   CHECK(refused(", adapter: {ia3: {targets: [k_proj, v_proj, w2], feedforward: [w2]}}") ==
-        "of torchtune's adapters LoRA is available: set 'adapter' to lora\n");
+        "torchtune's adapters are LoRA and DoRA: set 'adapter' to lora or dora\n");
+  CHECK(refused(", adapter: {dora: {rank: 8, targets: [k_proj], dtype: model}}") ==
+        "torchtune's DoRA is available on one GPU: set 'adapter' to lora\n");
   CHECK(refused(", adapter: {lora: {rank: 8, targets: [q_proj], dtype: fp32}}") ==
         "torchtune's LoRA has the model's type: set 'dtype' of the adapter to model\n");
   CHECK(refused(", ema: true")

@@ -112,6 +112,11 @@ HeldVector CodePlacement::make_nf4(const CodedMatrix& weight, const Label& label
   return make_nf4_tensor({quantized_, type_, device_}, weight, label, recorder);
 }
 
+HeldStorage CodePlacement::make_original(const CodedMatrix& weight, const Label& label,
+                                         Recorder& recorder) const {
+  return make_original_weight({quantized_, type_, device_}, weight, label, recorder);
+}
+
 /// DoraLinearLayer.update_layer: deepcopy(base_layer), then dequantize_module_weight. The state
 /// is copied as the weight's and once more as the module's; Tensor.__deepcopy__ makes an element
 /// before it takes the copy's storage.

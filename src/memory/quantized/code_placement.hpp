@@ -47,6 +47,9 @@ class CodePlacement {
   HeldVector quantize(const CodedMatrix& matrix, const Label& label, Recorder& recorder);
   /// The codes that torchao makes of a weight that the caller has on the device: the caller's.
   HeldVector make_nf4(const CodedMatrix& weight, const Label& label, Recorder& recorder) const;
+  /// The weight that those stand for.
+  HeldStorage make_original(const CodedMatrix& weight, const Label& label,
+                            Recorder& recorder) const;
 
  private:
   void quantize_rows(const CodedMatrix& weight, const Label& label, Recorder& recorder) const;

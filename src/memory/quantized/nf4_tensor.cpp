@@ -137,6 +137,31 @@ class Nf4Maker {
 
 }  // namespace
 
+HeldStorage make_original_weight(const Nf4Making& making, const CodedMatrix& weight,
+                                 const Label& label, Recorder& recorder) {
+  const auto make = [&](std::int64_t elements, DType dtype) {
+    return recorder.make(checked_multiply(elements, size_of(dtype)), label);
+  };
+  const std::int64_t half = weight.elements / 2;
+  const std::int64_t blocks = weight.elements / making.quantized.group_size;
+  const auto index = [&] {
+    const HeldStorage codes = make(half, DType::uint8);
+    return make(half, DType::int64);
+  };
+  const auto scaled = [&] {
+    const HeldStorage repeated = make(half, making.type);
+    return make(half, making.type);
+  };
+  HeldVector locals;
+  for (int element = 0; element < 2; ++element) locals.push_back(index());
+  for (int element = 0; element < 2; ++element) locals.push_back(make(half, making.type));
+  HeldStorage scales = make(blocks, making.type);
+  scales = make(blocks, making.type);
+  locals.push_back(std::move(scales));
+  for (int element = 0; element < 2; ++element) locals.push_back(scaled());
+  return make(weight.elements, making.type);
+}
+
 HeldVector make_nf4_tensor(const Nf4Making& making, const CodedMatrix& weight, const Label& label,
                            Recorder& recorder) {
   return Nf4Maker(making, weight, label, recorder).make();

@@ -23,4 +23,8 @@ struct Nf4Making {
 HeldVector make_nf4_tensor(const Nf4Making& making, const CodedMatrix& weight, const Label& label,
                            Recorder& recorder);
 
+/// get_original_weight(): the weight that codes stand for; what it is made from is gone.
+HeldStorage make_original_weight(const Nf4Making& making, const CodedMatrix& weight,
+                                 const Label& label, Recorder& recorder);
+
 }  // namespace memest

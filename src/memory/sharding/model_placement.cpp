@@ -103,6 +103,16 @@ HeldVector ModelPlacement::make_nf4(std::size_t parameter, std::int64_t elements
                           model_label(Holding::weights, Origin::parameter, parameter), recorder_);
 }
 
+HeldStorage ModelPlacement::make_original(std::size_t parameter) {
+  return codes_->make_original({.elements = tensors_.parameters[parameter].elements},
+                               model_label(Holding::temporaries, Origin::parameter, parameter),
+                               recorder_);
+}
+
+void ModelPlacement::multiply() {
+  if (buffers_ != nullptr) buffers_->use(Workspace::cublas, EngineThread::program);
+}
+
 void ModelPlacement::place_nf4_shares(std::size_t parameter) {
   const CodedMatrix share{.elements = tensors_.parameters[parameter].elements};
   for (const StoredTensor& tensor : gathered_tensors(codes_->quantized(), share, loaded_type())) {
@@ -157,7 +167,7 @@ StorageId ModelPlacement::place_magnitude(std::size_t parameter, DType dtype) {
     }
   }
   HeldStorage update = make();
-  if (buffers_ != nullptr) buffers_->use(Workspace::cublas, EngineThread::program);
+  multiply();
   HeldStorage scaled = make();
   HeldStorage sum = make();
   scaled.drop();

@@ -73,6 +73,10 @@ class ModelPlacement {
   [[nodiscard]] HeldStorage make_uncoded(std::size_t parameter, std::int64_t elements);
   /// The codes that torchao makes of those: the caller's.
   [[nodiscard]] HeldVector make_nf4(std::size_t parameter, std::int64_t elements);
+  /// The weight that torchao's codes stand for.
+  [[nodiscard]] HeldStorage make_original(std::size_t parameter);
+  /// A product of the library's runs.
+  void multiply();
   /// The rank's shares of the codes' tensors that FSDP2 cuts.
   void place_nf4_shares(std::size_t parameter);
   void place_buffer(std::size_t i);

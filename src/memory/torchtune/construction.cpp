@@ -1,5 +1,6 @@
 #include "memory/torchtune/construction.hpp"
 
+#include <string>
 #include <utility>
 
 #include "memest/spec/inventory.hpp"
@@ -10,7 +11,9 @@ TorchtuneConstruction::TorchtuneConstruction(const TorchtuneParts& parts)
     : inventory_(parts.inventory),
       tensors_(parts.tensors),
       placement_(parts.placement),
-      rotations_(parts) {}
+      rotations_(parts),
+      has_magnitudes_(parts.job.model.adapter &&
+                      parts.job.model.adapter->kind == AdapterKind::dora) {}
 
 const ParameterTensor& TorchtuneConstruction::row(std::size_t parameter) const {
   return inventory_.parameters[tensors_.parameters[parameter].row];
@@ -29,6 +32,7 @@ void TorchtuneConstruction::write() {
   make_layer(layer);
   make_rest();
   load();
+  if (has_magnitudes_) initialize_magnitudes();
 }
 
 /// lora_llama3_self_attention() makes its table behind the projections.
@@ -88,6 +92,30 @@ void TorchtuneConstruction::load() {
     HeldStorage sent = placement_.make_uncoded(i, elements);
     const HeldVector codes = placement_.make_nf4(i, elements);
     sent.drop();
+  }
+}
+
+/// DoRALinear.initialize_dora_magnitude(): the norms of the rows of the weight and lora_b @ lora_a.
+void TorchtuneConstruction::initialize_magnitudes() {
+  for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
+    const ParameterTensor& weight = row(i);
+    const bool adapted = weight.role == ParameterRole::matmul &&
+                         weight.name.find(".base_layer.") != std::string::npos;
+    if (!adapted) continue;
+    const std::int64_t elements = tensors_.parameters[i].elements;
+    const std::int64_t rows = weight.shape.front();
+    HeldStorage base;
+    if (weight.quantized) base = placement_.make_original(i);
+    HeldStorage update = placement_.make_uncoded(i, elements);
+    placement_.multiply();
+    HeldStorage scaled = placement_.make_uncoded(i, elements);
+    HeldStorage sum = placement_.make_uncoded(i, elements);
+    scaled.drop();
+    HeldStorage norms = placement_.make_uncoded(i, rows);
+    sum.drop();
+    norms.drop();
+    update.drop();
+    base.drop();
   }
 }
 

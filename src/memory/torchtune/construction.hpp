@@ -23,12 +23,14 @@ class TorchtuneConstruction {
   std::size_t make_coded(std::span<const std::size_t> parameters);
   void make_rest();
   void load();
+  void initialize_magnitudes();
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
 
   const Inventory& inventory_;
   const ModelTensors& tensors_;
   ModelPlacement& placement_;
   TorchtuneRotations rotations_;
+  bool has_magnitudes_;
 };
 
 }  // namespace memest

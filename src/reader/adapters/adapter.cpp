@@ -198,6 +198,8 @@ void check_adapters(const Value& root, const Job& job, Diagnostics& diagnostics)
   check_type(*written, job, diagnostics);
   if (kind == AdapterKind::lora) return;
   check_prompt_length(*written, job, diagnostics);
+  // A program with adapters of its own has rules of its own (reader/fine_tuning).
+  if (row_of(job.training->implementation.framework).adapters_in_type) return;
   const std::string noun = title(kind);
   constexpr Beside kRecorded[] = {Beside::other_loop, Beside::several_gpus};
   refuse_unrecorded(

@@ -16,6 +16,10 @@ bool checkpoints_layers(const Recompute& recompute) {
   return recomputes_each_layer(recompute) && !is_reentrant(recompute);
 }
 
+bool adapts_by_dora(const Job& job) {
+  return job.model.adapter && job.model.adapter->kind == AdapterKind::dora;
+}
+
 bool has_own_loss(const Implementation& implementation) {
   return implementation.loss == LossKernel::chunked || implementation.loss == LossKernel::upcast;
 }
@@ -69,8 +73,12 @@ constexpr std::array kTorchtuneRules = {
          "torchtune trains without a key-value cache", "leave 'use_cache' out"},
     Rule{"training", "ema", [](const Job& job) { return job.training->averages_weights; },
          "torchtune's recipes keep no moving average of the weights", "leave 'ema' out"},
-    Rule{"training", "adapter", [](const Job& job) { return adapts_otherwise_than_by_lora(job); },
-         "of torchtune's adapters LoRA is available", "set 'adapter' to lora"},
+    Rule{"training", "adapter",
+         [](const Job& job) { return adapts_otherwise_than_by_lora(job) && !adapts_by_dora(job); },
+         "torchtune's adapters are LoRA and DoRA", "set 'adapter' to lora or dora"},
+    Rule{"training", "adapter",
+         [](const Job& job) { return adapts_by_dora(job) && job.parallelism.ranks() > 1; },
+         "torchtune's DoRA is available on one GPU", "set 'adapter' to lora"},
     Rule{"training", "adapter",
          [](const Job& job) {
            return job.model.adapter && job.model.adapter->dtype != job.training->recipe.weights;

@@ -1,4 +1,5 @@
-// peft's tuners/lora/dora.py and DoraLinearVariant.forward.
+// peft's tuners/lora/dora.py and DoraLinearVariant.forward; torchtune's modules/peft/dora.py, whose
+// lines are the same in another order, under names that all live until the layer answers.
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -6,6 +7,7 @@
 
 #include "graph/lower/adapters/adapted_layer.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/quantized/torchao_linear.hpp"
 
 namespace memest {
 namespace {
@@ -25,6 +27,7 @@ class DoraForward {
         names_(layer.names),
         shape_(layer.shape),
         codes_(layer.codes),
+        own_(context.program.adapter == AdapterWriting::of_modules),
         rank_(context.adapter->rank) {
     trained_.a = block_.trained_parameter({names_.a, "weight"}, {rank_, shape_.in});
     trained_.b = block_.trained_parameter({names_.b, "weight"}, {shape_.out, rank_});
@@ -32,25 +35,31 @@ class DoraForward {
   }
 
   /// DoraLinearLayer.forward; `base`: what the layer answers, of which the bias is taken, or
-  /// nothing where its product runs again, on what dropout has left of the input.
+  /// nothing where its product runs again, on what dropout has left of the input. torchtune's
+  /// DoRALinear.forward adds the base to it.
   TensorId run(const Rows& rows, std::optional<TensorId> base) {
     type_ = block_.dtype_of(rows.x);
     Frame forward(block_);
+    std::optional<TensorId> low_rank;
+    if (own_) low_rank = low_rank_result(rows);
     std::vector<TensorId> graph;  // what the update's graph keeps, which ends with the update
     const TensorId update =
-        cast(block_, {names_.norm, "update in type"}, update_of_weight(graph), type_);
+        cast(block_, {names_.norm, "update in type"}, update_of_weight(graph, forward), type_);
     // A leaf: no gradient of its own beside a frozen matrix.
     const TensorId weight = cast(block_, {names_.norm, "weight in type"}, base_weight(), type_);
     const TensorId norm = row_norms(weight, update);
     const TensorId ratio = multiply(block_, {names_.norm, "ratio"}, trained_.magnitude, norm);
     const TensorId scale_of_rows =
         view(block_, {names_.norm, "scale"}, ratio, {Expr(1), shape_.out});
-    const TensorId low_rank = low_rank_result(rows);
+    if (!own_) low_rank = low_rank_result(rows);
     const TensorId plain = base ? without_bias(*base) : base_product(weight, rows);
     if (!base || plain != *base) forward.local(plain);
     for (const TensorId id : graph) forward.local(id);
-    for (const TensorId id : {update, weight, norm, ratio, low_rank}) forward.local(id);
-    return scaled_sum(scale_of_rows, plain, low_rank);
+    for (const TensorId id : {update, weight, norm, ratio, *low_rank}) forward.local(id);
+    const TensorId adapted = scaled_sum(scale_of_rows, plain, *low_rank);
+    if (!own_) return adapted;
+    forward.local(adapted);
+    return add(block_, {names_.sum, "sum"}, adapted, plain);
   }
 
  private:
@@ -60,6 +69,7 @@ class DoraForward {
     TensorId weight = *block_.find({shape_.name, "weight"});
     if (!codes_) return weight;
     const QuantizedWeights& quantized = *context_.quantized;
+    if (row_of(quantized.format).of_torchao()) return torchao_weight(block_, context_, shape_);
     const Expr groups = shape_.in * shape_.out / Expr(quantized.group_size);
     std::vector<TensorId> of = {weight};
     if (quantized.double_quant) {
@@ -71,9 +81,15 @@ class DoraForward {
         {{names_.norm, "dequantized weight"}, {shape_.out, shape_.in}, context_.policy.compute});
   }
 
-  /// lora_B(lora_A(torch.eye(in))).T, to which no gradient comes.
-  TensorId update_of_weight(std::vector<TensorId>& graph) {
+  /// As below, in a function of peft's or in the layer's own.
+  TensorId update_of_weight(std::vector<TensorId>& graph, Frame& layer) {
+    if (own_) return update_within(layer, graph);
     Frame function(block_);
+    return update_within(function, graph);
+  }
+
+  /// lora_B(lora_A(torch.eye(in))).T, to which no gradient comes.
+  TensorId update_within(Frame& function, std::vector<TensorId>& graph) {
     const TensorId unit = function.local(
         compute(block_, OpKind::mask, {},
                 {{names_.norm, "eye"}, {shape_.in, shape_.in}, block_.trained_type()}));
@@ -122,9 +138,9 @@ class DoraForward {
     return product(names_.b, trained_.b, {rows.shape, narrow}, shape_.out);
   }
 
-  /// base_result - base_layer.bias
+  /// base_result - base_layer.bias; torchtune leaves it in.
   TensorId without_bias(TensorId result) {
-    if (!shape_.bias) return result;
+    if (!shape_.bias || own_) return result;
     return add(block_, {names_.norm, "without bias"}, result, *block_.find({shape_.name, "bias"}));
   }
 
@@ -147,6 +163,7 @@ class DoraForward {
   const AdapterNames& names_;
   const Projection2d& shape_;
   bool codes_;
+  bool own_;  // torchtune's
   Expr rank_;
   TrainedTensors trained_;
   DType type_ = DType::fp32;  // of the layer's input, which all is computed in
@@ -171,10 +188,11 @@ TensorId dora_layer(BlockBuilder& block, const DecoderContext& context, const Ad
     Frame variant(block);
     const double probability = context.dropout(context.adapter->dropout);
     const TensorId input = dropout(block, layer.names.sum, probability, wide);
+    const bool torchtune = context.program.adapter == AdapterWriting::of_modules;
     std::optional<TensorId> base;
-    if (input == wide) base = result;
-    const TensorId own = DoraForward(block, context, layer).run({of.rows.shape, input}, base);
-    sum = add(block, {layer.names.sum, "sum"}, result, own);
+    if (input == wide || torchtune) base = result;
+    sum = DoraForward(block, context, layer).run({of.rows.shape, input}, base);
+    if (!torchtune) sum = add(block, {layer.names.sum, "sum"}, result, sum);
     if (input != wide) variant.local(input);
     variant.local(result);
   }

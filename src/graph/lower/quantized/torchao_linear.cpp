@@ -67,19 +67,27 @@ class OriginalWeight {
   DType type_;
 };
 
-Nf4Operands nf4_operands_of(BlockBuilder& block, const DecoderContext& context,
-                            const Projection2d& shape, const Rows& rows) {
+/// The codes of a weight, and what is as large as parts of them.
+Nf4Operands codes_of(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
+                     TensorId weight) {
   constexpr std::int64_t kCodesOfByte = 2;
   const QuantizedWeights& quantized = *context.quantized;
   const Expr elements = shape.in * shape.out;
-  Nf4Operands of{.input = rows.x};
-  of.weight = block.parameter({shape.name, "weight"}, {shape.out, shape.in});
-  block.tensor(of.weight).dtype = DType::uint8;
-  block.tensor(of.weight).bits = row_of(quantized.format).bits;
+  Nf4Operands of{.weight = weight};
   of.half = scratch(block, {shape.name, "every second code"}, {elements / Expr(kCodesOfByte)},
                     DType::uint8);
   of.scales = scratch(block, {shape.name, "a number a block"},
                       {elements / Expr(quantized.group_size)}, DType::int8);
+  return of;
+}
+
+Nf4Operands nf4_operands_of(BlockBuilder& block, const DecoderContext& context,
+                            const Projection2d& shape, const Rows& rows) {
+  const TensorId weight = block.parameter({shape.name, "weight"}, {shape.out, shape.in});
+  block.tensor(weight).dtype = DType::uint8;
+  block.tensor(weight).bits = row_of(context.quantized->format).bits;
+  Nf4Operands of = codes_of(block, context, shape, weight);
+  of.input = rows.x;
   Shape out_shape = rows.shape;
   out_shape.push_back(shape.out);
   of.out =
@@ -131,6 +139,23 @@ TensorId torchao_linear(BlockBuilder& block, const DecoderContext& context,
   if (!shape.bias) return of.out;
   // LoRALinear.forward: out = out + self.bias
   return add(block, {shape.name}, of.out, block.parameter({shape.name, "bias"}, {shape.out}));
+}
+
+TensorId torchao_weight(BlockBuilder& block, const DecoderContext& context,
+                        const Projection2d& shape) {
+  Nf4Operands of = codes_of(block, context, shape, *block.find({shape.name, "weight"}));
+  const DType type = context.policy.compute;
+  of.out = block.make({shape.name, "dequantized weight"}, {shape.out, shape.in}, type);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = shape.name;
+  op.inputs = {of.weight};
+  op.outputs = {of.out};
+  Course course;
+  const auto weight = OriginalWeight(of, type).in(course);
+  std::move(course).write_forward(block, op, {weight});
+  block.emit(std::move(op), {});
+  return of.out;
 }
 
 }  // namespace memest

@@ -9,4 +9,8 @@ namespace memest {
 TensorId torchao_linear(BlockBuilder& block, const DecoderContext& context,
                         const Projection2d& shape, const Rows& rows);
 
+/// The weight of such a product, made from its codes by itself: weight.to(dtype).
+TensorId torchao_weight(BlockBuilder& block, const DecoderContext& context,
+                        const Projection2d& shape);
+
 }  // namespace memest

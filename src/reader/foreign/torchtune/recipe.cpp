@@ -16,6 +16,7 @@ constexpr std::string_view kOptimizer = "optimizer._component_";
 constexpr std::string_view kFused = "optimizer.fused";
 constexpr std::string_view kModules = "model.lora_attn_modules";
 constexpr std::string_view kQuantizes = "model.quantize_base";
+constexpr std::string_view kMagnitudes = "model.use_dora";
 constexpr std::string_view kFeedForward = "model.apply_lora_to_mlp";
 
 struct Builder {
@@ -109,10 +110,15 @@ void write_adapter(ForeignImport& file) {
     targets += (targets.empty() ? "" : ", ") + item.text;
   }
   if (file.flag(kFeedForward)) targets += ", w1, w2, w3";
-  const std::string adapter =
-      quantizes_base(file) ? "training.adapter.qlora." : "training.adapter.lora.";
+  const bool codes = quantizes_base(file);
+  const bool dora = file.flag(kMagnitudes);
+  const std::string adapter = dora    ? "training.adapter.dora."
+                              : codes ? "training.adapter.qlora."
+                                      : "training.adapter.lora.";
+  if (dora && codes) file.write("compression.quantize.weights", "torchao-nf4", {kQuantizes});
   file.write(adapter + "rank", file.text("model.lora_rank", "8"), {"model.lora_rank"});
-  file.write(adapter + "targets", "[" + targets + "]", {kModules, kFeedForward, kQuantizes});
+  file.write(adapter + "targets", "[" + targets + "]",
+             {kModules, kFeedForward, kQuantizes, kMagnitudes});
   file.write(adapter + "dropout", file.text("model.lora_dropout", "0.0"), {"model.lora_dropout"});
   file.write(adapter + "dtype", "model", {"dtype"});
 }
@@ -196,10 +202,19 @@ constexpr KeyRow kMapped[] = {
     maps("enable_activation_checkpointing", "training.recompute", kCheckpoints),
     maps("optimizer_in_bwd", "training.optimizer.in_backward", kFlags),
 };
-constexpr std::string_view kDecidingKeys[] = {
-    kComponent, kLength,           kModules,           kFeedForward,
-    kQuantizes, "model.lora_rank", kOptimizer,         "model.lora_dropout",
-    kFused,     "clip_grad_norm",  "fsdp_cpu_offload", "custom_sharded_layers"};
+constexpr std::string_view kDecidingKeys[] = {kComponent,
+                                              kLength,
+                                              kModules,
+                                              kFeedForward,
+                                              kMagnitudes,
+                                              kQuantizes,
+                                              "model.lora_rank",
+                                              kOptimizer,
+                                              "model.lora_dropout",
+                                              kFused,
+                                              "clip_grad_norm",
+                                              "fsdp_cpu_offload",
+                                              "custom_sharded_layers"};
 constexpr auto kDeciding = all_derived(kDecidingKeys);
 constexpr KeyRow kRefusedKeys[] = {
     refused_key("compile", "false|null", "torch.compile under torchtune"),
@@ -207,7 +222,6 @@ constexpr KeyRow kRefusedKeys[] = {
     refused_key("quantizer._component_", "null", "quantisation-aware training under torchtune"),
     refused_key("enable_activation_offloading", "false|null", "activations on the host"),
     refused_key("model.apply_lora_to_output", "false|null", "LoRA of torchtune's output head"),
-    refused_key("model.use_dora", "false|null", "torchtune's DoRA"),
     refused_key("ac_mode", "null", "torchtune's selective checkpoints"),
     refused_key("tensor_parallel_dim", "1|null", "torchtune's tensor parallelism"),
     refused_key("fsdp_reshard_after_forward", "true|null", "weights that stay gathered"),
