@@ -33,6 +33,8 @@ class ShareCutter {
 
   void cut();
   void load();
+  /// One whole tensor, on its way to the rank's share of it, which stays.
+  StorageId load_tensor(std::size_t parameter);
 
  private:
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
@@ -41,7 +43,6 @@ class ShareCutter {
   [[nodiscard]] std::int64_t whole_elements(std::size_t parameter) const;
   [[nodiscard]] std::vector<bool> held_by_accelerate() const;
   StorageId place_share(std::size_t parameter);
-  StorageId load_tensor(std::size_t parameter);
   void cut(const ShardedUnit& unit);
 
   Model model_;

@@ -15,7 +15,8 @@ constexpr std::size_t kUncut = 2;          // of those the first: the values and
 
 }  // namespace
 
-TorchtuneShards::TorchtuneShards(const TorchtuneParts& parts) : parts_(parts), rotations_(parts) {}
+TorchtuneShards::TorchtuneShards(const TorchtuneParts& parts, ShareCutter& cutter)
+    : parts_(parts), cutter_(cutter), rotations_(parts) {}
 
 const ParameterTensor& TorchtuneShards::row(std::size_t parameter) const {
   return parts_.whole.parameters[parts_.tensors.parameters[parameter].row];
@@ -71,18 +72,6 @@ void TorchtuneShards::make_pair_of_matrices(std::size_t first) {
   make_and_free(kRandomState);
 }
 
-/// distribute_tensor(), where Shard._shard_tensor pads each chunk of too few rows.
-void TorchtuneShards::load_plain(std::size_t parameter) {
-  const std::int64_t elements = parts_.tensors.parameters[parameter].elements;
-  const HeldStorage whole = parts_.placement.make_uncoded(parameter, whole_elements(parameter));
-  HeldVector padded;
-  const std::int64_t full = whole_elements(parameter) / elements;
-  for (std::int64_t chunk = full; chunk < parts_.job.parallelism.shard_ranks(); ++chunk) {
-    padded.push_back(parts_.placement.make_uncoded(parameter, elements));
-  }
-  parts_.placement.place(parameter);
-}
-
 /// to_nf4() of the whole weight, of whose chunk the rank has a copy. Its values and the mean of its
 /// scales are the share's too; the rest goes with `before`'s successor.
 HeldVector TorchtuneShards::load_codes(std::size_t parameter, HeldVector before) {
@@ -109,7 +98,7 @@ void TorchtuneShards::load() {
     if (row(i).quantized) {
       chunk = load_codes(i, std::move(chunk));
     } else {
-      load_plain(i);
+      cutter_.load_tensor(i);
     }
   }
 }

@@ -7,13 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "memory/sharding/share_cutter.hpp"
 #include "memory/torchtune/rotations.hpp"
 
 namespace memest {
 
 class TorchtuneShards {
  public:
-  explicit TorchtuneShards(const TorchtuneParts& parts);
+  /// `cutter` cuts what is not kept as codes, and outlives this.
+  TorchtuneShards(const TorchtuneParts& parts, ShareCutter& cutter);
 
   void write();
 
@@ -21,13 +23,13 @@ class TorchtuneShards {
   void make_adapters();
   void make_pair_of_matrices(std::size_t first);
   void load();
-  void load_plain(std::size_t parameter);
   HeldVector load_codes(std::size_t parameter, HeldVector before);
   void make_and_free(std::int64_t bytes);
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
   [[nodiscard]] std::int64_t whole_elements(std::size_t parameter) const;
 
   TorchtuneParts parts_;
+  ShareCutter& cutter_;
   TorchtuneRotations rotations_;
   bool has_random_state_ = false;
 };
