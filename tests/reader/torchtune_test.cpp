@@ -107,6 +107,8 @@ TEST_CASE("other codes under torchtune are refused, and torchao's elsewhere") {
   CHECK(messages("torchao-nf4", "transformers") ==
         "quantisation of weights by torchao in other models than torchtune's is not available yet: "
         "use 'weights: nf4', or 'implementation: torchtune', or leave 'quantize' out\n");
+  CHECK(refused(", adapter: {qlora: {rank: 8, targets: [q_proj], quant_storage: bf16}}") ==
+        "bitsandbytes packs codes of 4 bits alone: leave 'quant_storage' out\n");
   CHECK(
       refused(", adapter: {qlora: {rank: 8, targets: [q_proj]}}",
               "{data: 8, zero: 3, fsdp: {version: 2}, offload: {optimizer: cpu, parameters: cpu}}")

@@ -346,6 +346,7 @@ void read_quantized_base(const Value& root, const FrameworkRow& framework, Model
   if (const auto storage = as_text(qlora->find("quant_storage"))) {
     model.quantized->storage = code_storage_of(*storage).value_or(DType::uint8);
   }
+  check_format(*qlora, *model.quantized, diagnostics);
   if (row_of(framework.codes).of_torchao()) model.quantized->double_quant = false;
   if (!framework.quantizes_all) return;
   model.quantized->double_quant = false;
