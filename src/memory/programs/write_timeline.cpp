@@ -109,10 +109,8 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
   const Construction construction = habits_of(job).construction;
   const TorchtuneParts of_torchtune{job, graph.parameters, inventory, tensors, placement, recorder};
   if (shards_by<RowShards>(job) && job.model.quantized) {
-    if (construction == Construction::by_torchtune) {
-      ShareCutter cutter(model, placement, recorder);
-      return TorchtuneShards(of_torchtune, cutter).write();
-    }
+    if (construction == Construction::by_torchtune)
+      return TorchtuneShards(of_torchtune, {model, placement, recorder}).write();
     CodedShares coded(model, recorder);
     coded.place();
     pass_barriers(job, ModelPlace::absent, recorder);

@@ -15,8 +15,8 @@ constexpr std::size_t kUncut = 2;          // of those the first: the values and
 
 }  // namespace
 
-TorchtuneShards::TorchtuneShards(const TorchtuneParts& parts, ShareCutter& cutter)
-    : parts_(parts), cutter_(cutter), rotations_(parts) {}
+TorchtuneShards::TorchtuneShards(const TorchtuneParts& parts, ShareCutter cutter)
+    : parts_(parts), cutter_(std::move(cutter)), rotations_(parts) {}
 
 const ParameterTensor& TorchtuneShards::row(std::size_t parameter) const {
   return parts_.whole.parameters[parts_.tensors.parameters[parameter].row];

@@ -14,8 +14,8 @@ namespace memest {
 
 class TorchtuneShards {
  public:
-  /// `cutter` cuts what is not kept as codes, and outlives this.
-  TorchtuneShards(const TorchtuneParts& parts, ShareCutter& cutter);
+  /// `cutter` cuts what is not kept as codes.
+  TorchtuneShards(const TorchtuneParts& parts, ShareCutter cutter);
 
   void write();
 
@@ -29,7 +29,7 @@ class TorchtuneShards {
   [[nodiscard]] std::int64_t whole_elements(std::size_t parameter) const;
 
   TorchtuneParts parts_;
-  ShareCutter& cutter_;
+  ShareCutter cutter_;
   TorchtuneRotations rotations_;
   bool has_random_state_ = false;
 };
