@@ -2,8 +2,8 @@
 #include <variant>
 
 #include "memest/graph/lower.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 namespace memest {
 namespace {
@@ -44,7 +44,9 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
   LoweringPolicy policy =
       policy_of(static_cast<const ForwardSpec&>(training), capability, multiprocessors);
   const bool recomputes = !std::holds_alternative<NoRecompute>(training.recompute);
-  const bool selects = std::holds_alternative<SelectiveRecompute>(training.recompute);
+  const auto* const selected = std::get_if<SelectiveRecompute>(&training.recompute);
+  const bool selects = selected != nullptr;
+  if (selects) policy.recomputed_parts = *selected;
   policy.embeddings_want_gradient = asks_embeddings_for_gradient(training);
   policy.runs_again = selects      ? RunsAgain::all_but_selected
                       : recomputes ? RunsAgain::all

@@ -12,12 +12,16 @@ bool remakes(const SelectiveRecompute& parts, Remade kind) {
       return parts.norms;
     case Remade::expert_activation:
       return parts.expert_activation;
+    case Remade::latent_projection:
+      return parts.latent_projection;
   }
   return false;
 }
 
 bool runs_again(const SelectiveRecompute& parts, const Op& op) {
-  return (parts.attention_core && op.attention_core) || (parts.feed_forward && op.feed_forward) ||
+  const LayerParts& of = op.part_of;
+  return (parts.attention_core && of.attention_core) || (parts.feed_forward && of.feed_forward) ||
+         (parts.experts && of.experts) || (parts.shared_experts && of.shared_experts) ||
          remakes(parts, op.remade);
 }
 

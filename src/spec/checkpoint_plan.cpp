@@ -1,4 +1,4 @@
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -337,15 +337,11 @@ std::string full_value(const FullRecompute& full) {
 }
 
 std::string selective_value(const SelectiveRecompute& parts) {
-  if (!parts.feed_forward && !parts.remakes()) return "selective";
+  if (!parts.beyond_attention()) return "selective";
   std::string words;
-  const auto add = [&words](bool chosen, std::string_view word) {
-    if (chosen) words += (words.empty() ? "" : ", ") + std::string(word);
-  };
-  add(parts.attention_core, "attention-core");
-  add(parts.feed_forward, "feed-forward");
-  add(parts.expert_activation, "moe-activation");
-  add(parts.norms, "norm");
+  for (const SelectiveWord& word : kSelectiveWords) {
+    if (parts.*word.part) words += (words.empty() ? "" : ", ") + std::string(word.word);
+  }
   return "{selective: [" + words + "]}";
 }
 

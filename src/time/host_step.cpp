@@ -7,9 +7,9 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/graph/saved_sizes.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "time/optimizer_products.hpp"
 
 namespace memest {

@@ -120,6 +120,48 @@ TEST_CASE("a row of an expert keeps its input and its product cast, its first pr
   CHECK(saved(wide) - saved(narrow) == b * s * (less * h + K * less * (h + g)));
 }
 
+TEST_CASE("what the experts' activation answers is cast when it was made again") {
+  ModelSpec model = llama();
+  std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward = MixtureOfExperts{
+      .experts = 64, .top_k = 4, .expert_size = 1024, .capacity_factor = 0, .imbalance = 1};
+  LoweringPolicy policy = in(TeRecipe::mxfp8);
+  policy.expert = 8;
+  const auto of_rank = [](const Expr& bytes) {
+    return bytes.substitute(Symbol::experts, 64).substitute(Symbol::expert, 8);
+  };
+  const Expr kept = of_rank(layer(lowered(model, policy)).saved_bytes(false));
+  const SelectiveRecompute parts{.attention_core = false, .expert_activation = true};
+  policy.recomputed_parts = parts;
+  const Block block = layer(lowered(model, policy));
+  CHECK(kept - of_rank(block.saved_bytes_beside(parts)) ==
+        b * s * K * bytes_of(TeRecipe::mxfp8) * g);
+  const Op& down = *std::ranges::find(block.ops, "expert_down_proj", &Op::name);
+  CHECK(of_rank(down.casts.backward) == b * s * K *
+                                            ((Expr(2) + Expr(2) * bytes_of(TeRecipe::mxfp8)) * h +
+                                             (Expr(2) + bytes_of(TeRecipe::mxfp8)) * g));
+}
+
+TEST_CASE("shared experts keep what the router keeps, and the cast of it where they run again") {
+  const auto saved = [](std::int64_t shared_size, std::optional<SelectiveRecompute> parts) {
+    ModelSpec model = llama();
+    std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward =
+        MixtureOfExperts{.experts = 64,
+                         .top_k = 4,
+                         .expert_size = 1024,
+                         .shared_size = shared_size,
+                         .capacity_factor = 0,
+                         .imbalance = 1};
+    LoweringPolicy policy = in(TeRecipe::mxfp8);
+    policy.expert = 8;
+    policy.recomputed_parts = parts;
+    return layer(lowered(model, policy)).saved_bytes(false);
+  };
+  const Expr q = bytes_of(TeRecipe::mxfp8);
+  CHECK(saved(1024, {}) - saved(0, {}) == b * s * (Expr(4) + q) * g);
+  const SelectiveRecompute parts{.attention_core = false, .shared_experts = true};
+  CHECK(saved(1024, parts) - saved(0, parts) == b * s * ((Expr(4) + q) * g + q * h));
+}
+
 TEST_CASE("rows of an expert are copied to a multiple and back, where they are none") {
   const auto pads = [](double imbalance, TeRecipe recipe) {
     ModelSpec model = llama();

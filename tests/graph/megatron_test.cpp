@@ -231,6 +231,14 @@ TEST_CASE("latent attention keeps its latents, and queries, keys and values of e
         b * s * (of_token - of_heads + of_heads / t) + 8 * s * 64 + 16);
 }
 
+TEST_CASE("heads that are made again leave the latents that they are made of") {
+  // Beside the stream's norms, the feed-forward and attention's output with its statistics.
+  const Block block = layer(lowered(latent_model(), over_te(megatron(1, false))));
+  const SelectiveRecompute parts{.attention_core = false, .latent_projection = true};
+  CHECK(block.saved_bytes_beside(parts) ==
+        b * s * (8 * h + 8 + 2 * (1536 + 576) + 2 * a * 128 + 4 * a + 6 * f) + 16);
+}
+
 TEST_CASE("tensor ranks have latents' products whole on one side, and a share on the other") {
   const auto held = [](std::int64_t ranks, std::string_view name) {
     const Graph graph = lowered(latent_model(), over_te(megatron(ranks, ranks > 1)));

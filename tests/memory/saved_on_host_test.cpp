@@ -11,7 +11,7 @@
 #include "memest/graph/saved_sizes.hpp"
 #include "memest/memory/host_memory.hpp"
 #include "memest/memory/timeline.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 namespace memest {
 namespace {

@@ -17,7 +17,7 @@
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_job.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memest/time/flops.hpp"
 #include "memest/time/work.hpp"
 #include "plan/layouts/refusal.hpp"

@@ -234,8 +234,11 @@ TEST_CASE("Megatron's ranks, checkpoints and kernels follow from several flags")
   CHECK(value_of(full, "training.recompute.full") == "method:block layers:3");
   CHECK(value_of(megatron("--recompute-granularity selective --recompute-modules core_attn mlp"),
                  "training.recompute.selective") == "attention-core feed-forward");
-  CHECK(refusal_of(megatron("--recompute-granularity selective --recompute-modules moe")) ==
-        "recompute of the module 'moe' is not available yet");
+  CHECK(value_of(megatron("--recompute-granularity selective --recompute-modules mla_up_proj moe "
+                          "shared_experts"),
+                 "training.recompute.selective") == "mla-up-proj moe shared-experts");
+  CHECK(refusal_of(megatron("--recompute-granularity selective --recompute-modules router")) ==
+        "recompute of the module 'router' is not available yet");
   CHECK(value_of(megatron("--transformer-impl local"), "training.implementation") ==
         "name:megatron layers:local");
   CHECK(value_of(megatron("--attention-backend flash --cross-entropy-loss-fusion "

@@ -1,4 +1,4 @@
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <variant>

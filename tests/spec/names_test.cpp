@@ -26,6 +26,9 @@ TEST_CASE("recompute as a spec takes it") {
         "{selective: [feed-forward]}");
   CHECK(spec_value_of(SelectiveRecompute{.norms = true, .expert_activation = true}) ==
         "{selective: [attention-core, moe-activation, norm]}");
+  CHECK(spec_value_of(SelectiveRecompute{
+            .attention_core = false, .experts = true, .latent_projection = true}) ==
+        "{selective: [mla-up-proj, moe]}");
   CHECK(spec_value_of(EveryRecompute{.every = 2}) == "{every: 2}");
   CHECK(spec_value_of(SqrtRecompute{}) == "sqrt");
   CHECK(spec_value_of(ChosenRecompute{{1, 3}}) == "{blocks: [1, 3]}");

@@ -127,7 +127,7 @@ TEST_CASE("Recompute by block runs the first layers of every stage again") {
 
 TEST_CASE("Selective recompute runs the parts again that it names") {
   Op feed_forward = linear_op("up", 2, 3);
-  feed_forward.feed_forward = true;
+  feed_forward.part_of.feed_forward = true;
   const Graph graph =
       stack_of({linear_op("a", 0, 1), attention_op(1, 2), feed_forward}, kLayers, kHidden);
   Job job = stack_job(kLayers, kHidden);

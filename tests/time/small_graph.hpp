@@ -70,7 +70,7 @@ inline Op attention_op(TensorId input, TensorId output) {
   op.forward = {flops, bytes};
   op.backward = {Rational(5, 2) * flops, 2 * bytes};
   op.compute = DType::bf16;
-  op.attention_core = true;
+  op.part_of.attention_core = true;
   op.causal = true;
   return op;
 }

@@ -98,6 +98,7 @@ struct LoweringPolicy {
   bool whole_experts = false;       ///< not cut over the tensor-parallel ranks
   bool keeps_contractions = false;  ///< checkpoints around its layers keep what these make
   RunsAgain runs_again = RunsAgain::nothing;
+  std::optional<SelectiveRecompute> recomputed_parts = {};  ///< of each layer
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 
   /// Targets of a sequence of a causal loss: no document's first token is one.

@@ -127,6 +127,7 @@ struct KernelLaunch {
 enum class Reach : std::uint8_t {
   directly,
   through_view,
+  transposed,  ///< a view that lies otherwise than the tensor
   wrapped,
   summed  ///< by the fused kernel that makes it, with what waits there already
 };
@@ -225,18 +226,17 @@ struct Op {
   /// part of the rows each.
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
-  std::int64_t window = 0;      ///< tokens that a causal kernel looks back at, its own too; 0: all
-  std::int64_t documents = 1;   ///< of each sequence, which attention sees one after the other
-  bool attention_core = false;  ///< scores, softmax, dropout, values: reruns of selective ones
-  bool feed_forward = false;    ///< rerun by recompute of the feed-forward alone
-  Remade remade = Remade::nothing;  ///< part of what makes such a result
-  Remade drops = Remade::nothing;   ///< the last of its readers: behind it that is thrown away
+  std::int64_t window = 0;     ///< tokens that a causal kernel looks back at, its own too; 0: all
+  std::int64_t documents = 1;  ///< of each sequence, which attention sees one after the other
+  LayerParts part_of = {};
+  Remade remade = Remade::nothing;  ///< part of what makes such results
+  bool answers_part = false;        ///< and its first output is one of them
+  Remade drops = Remade::nothing;   ///< the last of their readers: behind it they are thrown away
   bool kept_selectively = false;    ///< selective recompute keeps what it makes
   bool keeps_absolutes = false;     ///< and what StepOf::absolute does
   bool keeps_maxima = false;        ///< and StepOf::maximum
   bool causal = false;   ///< an attention whose masked half some conventions do not count
   bool flash_2 = false;  ///< an attention that FlashAttention 2 runs on every GPU
-
   /// Whether selective recompute keeps what the step of its forward belongs to.
   [[nodiscard]] bool keeps_selectively(const Step& step) const {
     return (step.of == StepOf::result && kept_selectively) ||

@@ -11,8 +11,19 @@ namespace memest {
 
 struct Op;
 
-/// By which word of `recompute` a result is made again.
-enum class Remade : std::uint8_t { nothing, norm, expert_activation };
+/// By which word of `recompute` results are made again.
+enum class Remade : std::uint8_t { nothing, norm, expert_activation, latent_projection };
+
+/// The parts of a layer that an operation is in, each of which selective recompute runs again in a
+/// checkpoint of its own.
+struct LayerParts {
+  bool attention_core = false;  ///< scores, softmax, dropout, values
+  bool feed_forward = false;
+  bool experts = false;
+  bool shared_experts = false;
+
+  bool operator==(const LayerParts&) const = default;
+};
 
 /// Whether `parts` asks for results of this kind.
 bool remakes(const SelectiveRecompute& parts, Remade kind);

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "memest/graph/graph.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 namespace memest {
 

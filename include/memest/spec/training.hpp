@@ -15,49 +15,10 @@
 #include "memest/spec/implementation.hpp"
 #include "memest/spec/optimizer.hpp"
 #include "memest/spec/recipe.hpp"
+#include "memest/spec/recompute/recompute.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {
-
-// Tensors that the backward pass recomputes instead of keeping.
-struct NoRecompute {};
-/// Which layers full recompute takes together (Megatron's recompute_method).
-enum class RecomputeMethod : std::uint8_t {
-  uniform,  ///< every `layers` layers share a checkpoint
-  block     ///< the first `layers` layers of a stage have one each, the others none
-};
-/// Every block keeps its input only.
-struct FullRecompute {
-  bool reentrant = false;
-  RecomputeMethod method = RecomputeMethod::uniform;
-  std::int64_t layers = 1;
-  bool distribute = false;  ///< kept inputs are cut over the tensor-parallel ranks
-};
-/// Parts of a layer are recomputed: by default the attention core (scores, softmax, dropout).
-struct SelectiveRecompute {
-  bool attention_core = true;
-  bool feed_forward = false;
-  bool norms = false;              ///< what norms answer, thrown away once it was read
-  bool expert_activation = false;  ///< the same of the experts' activation
-
-  /// Whether some results are made again that later operations have saved.
-  [[nodiscard]] bool remakes() const { return norms || expert_activation; }
-};
-struct EveryRecompute {
-  std::int64_t every = 1;
-};  ///< one checkpoint for every `every` blocks
-struct SqrtRecompute {};  ///< ⌈√L⌉ checkpoints
-/// Layers of the model, counted from 0 in forward order, each in a checkpoint of its own.
-struct ChosenRecompute {
-  std::vector<std::int64_t> layers;  ///< ascending, none twice
-};
-/// As little as fits into so much memory. No step is known of it: one of the others takes its place
-/// before a job is looked at (plan/recompute_budget.hpp).
-struct BudgetRecompute {
-  Bytes budget;
-};
-using Recompute = std::variant<NoRecompute, FullRecompute, SelectiveRecompute, EveryRecompute,
-                               SqrtRecompute, ChosenRecompute, BudgetRecompute>;
 
 /// "none", "full", "selective", "every 2", "sqrt", "in the layers 0, 2 to 4".
 std::string text_of(const Recompute& recompute);

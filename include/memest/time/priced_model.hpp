@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memest/time/prices.hpp"
 
 namespace memest {

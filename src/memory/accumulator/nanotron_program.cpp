@@ -1,6 +1,6 @@
 #include "memory/accumulator/nanotron_program.hpp"
 
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memory/accumulator/nanotron_loop.hpp"
 #include "memory/accumulator/nanotron_states.hpp"
 #include "memory/engine/engine.hpp"

@@ -86,8 +86,8 @@ class ModuleFinder {
     for (OpIndex i = 0; i < size();) {
       const OpIndex begin = i;
       if (is_outside(i++)) continue;
-      const bool feeds = block_.ops[begin].feed_forward;
-      while (i < size() && !is_outside(i) && block_.ops[i].feed_forward == feeds) ++i;
+      const bool feeds = block_.ops[begin].part_of.feed_forward;
+      while (i < size() && !is_outside(i) && block_.ops[i].part_of.feed_forward == feeds) ++i;
       add({begin, i, {}});
     }
   }
@@ -104,7 +104,7 @@ class ModuleFinder {
   /// Modules that an op is, whatever parameters it has.
   [[nodiscard]] bool is_module_alone(OpIndex op) const {
     const Op& own = block_.ops[op];
-    const bool drops = own.kind == OpKind::dropout && !own.attention_core;
+    const bool drops = own.kind == OpKind::dropout && !own.part_of.attention_core;
     return own.kind == OpKind::activation || drops || own.name == "rotary_table";
   }
 

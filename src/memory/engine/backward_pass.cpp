@@ -5,6 +5,12 @@
 
 namespace memest {
 
+namespace {
+
+bool is_view(Reach reach) { return reach == Reach::through_view || reach == Reach::transposed; }
+
+}  // namespace
+
 void BackwardPass::run(Slice sites) {
   const Checkpoints& checkpoints = engine_.checkpoints;
   Node node;
@@ -253,14 +259,14 @@ void BackwardPass::hand_gradients(Node& node, StorageId kept) {
                               : in_place ? kept
                                          : node.made[handed.tensor];
     GradientSlot gradient{storage, handed.reach, true};
-    if (on && node.incoming.reach == Reach::through_view) gradient.reach = Reach::through_view;
+    if (on && is_view(node.incoming.reach)) gradient.reach = node.incoming.reach;
     if (!handed.last) recorder_.retain(gradient.storage);
     const Cell target = order_.cell(site.instance, handed.input);
     const Label label = sum_label(site, handed);
     if (!handed.to_parameter) {
-      if (gradient.reach == Reach::through_view &&
-          (std::ranges::find(engine_.leaves, target) != engine_.leaves.end() ||
-           is_leaf(node, order_.storage_cell(site.instance, handed.input)))) {
+      const bool ends = std::ranges::find(engine_.leaves, target) != engine_.leaves.end();
+      const bool leaf = is_leaf(node, order_.storage_cell(site.instance, handed.input));
+      if (is_view(gradient.reach) && (ends || (leaf && gradient.reach == Reach::transposed))) {
         node.copied_leaves.push_back({target, label, handed.sum_bytes});
       }
       put(now_.slots[target], gradient, {handed.sum_bytes, label});

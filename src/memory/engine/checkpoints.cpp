@@ -94,13 +94,13 @@ std::vector<Checkpoint> around_whole_layers(const Graph& graph, const ForwardOrd
 
 /// Around the ops of a layer that `inside` tells, which stand together.
 std::optional<Checkpoint> around(const Graph& graph, const ForwardOrder& order,
-                                 const LayerOps& layer, bool Op::*inside) {
+                                 const LayerOps& layer, bool LayerParts::* inside) {
   std::optional<std::uint32_t> begin;
   std::uint32_t end = 0;
   for (std::uint32_t i = layer.begin; i < layer.end; ++i) {
     const OpSite& site = order.sites()[i];
     const Block& block = graph.blocks[order.instances()[site.instance].block];
-    if (!(block.ops[site.op].*inside)) continue;
+    if (!(block.ops[site.op].part_of.*inside)) continue;
     if (!begin) begin = i;
     end = i + 1;
   }
@@ -108,20 +108,22 @@ std::optional<Checkpoint> around(const Graph& graph, const ForwardOrder& order,
   return checkpoint_of(order, *begin, end, order.inputs_of(graph, *begin, end));
 }
 
-/// Around the parts of every layer: attention comes first.
+/// Around the parts of every layer in the order in which they run.
 std::vector<Checkpoint> around_parts(const Graph& graph, const ForwardOrder& order,
                                      const SelectiveRecompute& parts) {
   std::vector<Checkpoint> list;
   for (const std::vector<LayerOps>& layers : layers_by_stage(graph, order)) {
     for (const LayerOps& layer : layers) {
-      const auto add = [&](bool chosen, bool Op::*inside) {
+      const auto add = [&](bool chosen, bool LayerParts::* inside) {
         if (!chosen) return;
         if (auto checkpoint = around(graph, order, layer, inside)) {
           list.push_back(*std::move(checkpoint));
         }
       };
-      add(parts.attention_core, &Op::attention_core);
-      add(parts.feed_forward, &Op::feed_forward);
+      add(parts.attention_core, &LayerParts::attention_core);
+      add(parts.feed_forward, &LayerParts::feed_forward);
+      add(parts.experts, &LayerParts::experts);
+      add(parts.shared_experts, &LayerParts::shared_experts);
     }
   }
   return list;
@@ -194,8 +196,6 @@ class RemadeResults {
   }
 
   void describe(RemadeResult& part) const {
-    const OpSite& last = order_.sites()[part.end - 1];
-    part.result = order_.storage_cell(last.instance, op(part.end - 1).outputs.front());
     part.inputs = order_.inputs_of(graph_, part.begin, part.end);
     std::vector<Cell> made;
     for (std::uint32_t i = part.begin; i < part.end; ++i) {
@@ -208,6 +208,10 @@ class RemadeResults {
         if (!handed.to_parameter && !inside) part.leaving.push_back({i, k, target});
       }
       for (const TensorId id : op(i).outputs) made.push_back(order_.cell(site.instance, id));
+      if (!op(i).answers_part) continue;
+      const TensorId answer = op(i).outputs.front();
+      part.results.push_back(
+          {i, order_.cell(site.instance, answer), order_.storage_cell(site.instance, answer)});
     }
   }
 

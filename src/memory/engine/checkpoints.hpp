@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memory/engine/forward_order.hpp"
 
 namespace memest {
@@ -21,8 +21,8 @@ struct Checkpoint {
   std::int64_t input_bytes = 0;  ///< of the first one, where it is a block's
 };
 
-/// Ops [begin, end) of the forward order whose last result is thrown away behind op `behind` and
-/// made again before that one's backward (graph/remade.hpp).
+/// Ops [begin, end) of the forward order whose results are thrown away behind op `behind` and made
+/// again before that one's backward (graph/remade.hpp).
 struct RemadeResult {
   /// A gradient that leaves the part: HandedGradient number `handed` of the op at `site`.
   struct Leaving {
@@ -33,7 +33,13 @@ struct RemadeResult {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
   std::uint32_t behind = 0;
-  Cell result = 0;  ///< of its storage
+  /// An op of the part answers it to those outside.
+  struct Result {
+    std::uint32_t site = 0;
+    Cell answer = 0;
+    Cell storage = 0;
+  };
+  std::vector<Result> results;  ///< in the order in which the part answers them
   std::vector<Cell> inputs;
   std::vector<Leaving> leaving;
 };

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/checkpoints.hpp"
 #include "memory/engine/flight_state.hpp"

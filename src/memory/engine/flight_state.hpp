@@ -19,11 +19,14 @@ struct GradientSlot {
 };
 
 /// A result that was thrown away, until the backward of what made it has run (graph/remade.hpp).
-struct RemadeState {
-  std::vector<StorageId> inputs;  ///< that its checkpoint saved
+struct ThrownResult {
   StorageId thrown = kNoStorage;  ///< as the forward made it
   std::uint32_t readers = 0;      ///< that have saved it
   StorageId again = kNoStorage;   ///< as the second forward made it
+};
+struct RemadeState {
+  std::vector<StorageId> inputs;  ///< that the part's checkpoint saved
+  std::vector<ThrownResult> results;
 };
 
 struct FlightState {

@@ -261,7 +261,8 @@ bool BackwardPass::is_leaf(const Node& node, Cell cell) {
 }
 
 /// AccumulateGrad copies what does not lie as the leaf does (torch/csrc/autograd/functions/
-/// accumulate_grad.h, clone_obey_contract); of a node's gradients the last first.
+/// accumulate_grad.h, clone_obey_contract), and adopts what does; of a node's gradients the last
+/// first.
 void BackwardPass::copy_leaves(Node& node) {
   for (; !node.copied_leaves.empty(); node.copied_leaves.pop_back()) {
     const CopiedLeaf& leaf = node.copied_leaves.back();
@@ -285,29 +286,37 @@ void ForwardPass::hold_inputs_of_part(std::size_t part) {
 /// discard_output_and_register_recompute: output.untyped_storage().resize_(0), whoever names or has
 /// saved the tensor.
 void ForwardPass::throw_away(std::size_t part) {
-  const Cell result = engine_.checkpoints.remade[part].result;
   RemadeState& state = now_.remade[part];
-  state.thrown = std::exchange(now_.storages[result], kNoStorage);
-  const std::uint32_t references = recorder_.references(state.thrown);
-  state.readers = references - std::min<std::uint32_t>(references, now_.held[result]);
-  for (std::uint32_t i = 0; i < references; ++i) recorder_.release(state.thrown);
+  for (const RemadeResult::Result& result : engine_.checkpoints.remade[part].results) {
+    ThrownResult gone{.thrown = std::exchange(now_.storages[result.storage], kNoStorage)};
+    const std::uint32_t references = recorder_.references(gone.thrown);
+    gone.readers = references - std::min<std::uint32_t>(references, now_.held[result.storage]);
+    for (std::uint32_t i = 0; i < references; ++i) recorder_.release(gone.thrown);
+    state.results.push_back(gone);
+  }
 }
 
-/// _recompute: the function runs again, with gradients; its answer is copied into a storage of the
-/// same size for those who have saved the tensor, and held for its own backward.
+/// _recompute: the function runs again, with gradients; each answer is copied into a storage of the
+/// same size for those who have saved the tensor, and held for the part's own backward.
 void ForwardPass::make_again(std::size_t part) {
   const RemadeResult& what = engine_.checkpoints.remade[part];
-  RemadeState& state = now_.remade[part];
   for (std::uint32_t i = what.begin; i < what.end; ++i) run(order_.sites()[i], true);
-  state.again = now_.storages[what.result];
-  now_.held[what.result] = 0;
-  const OpSite& last = order_.sites()[what.end - 1];
-  const MadeStorage& made = maker_of(order_, last, what.result);
-  const StorageId restored = recorder_.allocate(made.bytes, label_of(last, made));
-  for (std::uint32_t i = 0; i < state.readers; ++i) recorder_.retain(restored);
-  recorder_.release(restored);
-  now_.storages[what.result] = restored;
-  std::ranges::replace(now_.inputs, state.thrown, restored);
+  for (std::size_t k = 0; k < what.results.size(); ++k) {
+    const RemadeResult::Result& result = what.results[k];
+    ThrownResult& gone = now_.remade[part].results[k];
+    gone.again = now_.storages[result.storage];
+    now_.held[result.storage] = 0;
+    const OpSite& site = order_.sites()[result.site];
+    const MadeStorage& made = maker_of(order_, site, result.storage);
+    const StorageId restored = recorder_.allocate(made.bytes, label_of(site, made));
+    for (std::uint32_t i = 0; i < gone.readers; ++i) recorder_.retain(restored);
+    recorder_.release(restored);
+    now_.storages[result.storage] = restored;
+    std::ranges::replace(now_.inputs, gone.thrown, restored);
+    for (RemadeState& other : now_.remade) {
+      std::ranges::replace(other.inputs, gone.thrown, restored);
+    }
+  }
 }
 
 /// A hook of the tensor that the op at `site` made, before its node runs.
@@ -325,13 +334,17 @@ void BackwardPass::run_remade(Node& node, std::size_t part) {
   for (const RemadeResult::Leaving& leaving : what.leaving) {
     outside.push_back(std::exchange(now_.slots[leaving.target], {}));
   }
-  const OpSite& last = order_.sites()[what.end - 1];
-  const TensorId answer = order_.program(last).tensors[order_.op(last).outputs.begin];
-  const StorageId incoming = now_.slots[order_.cell(last.instance, answer)].storage;
-  recorder_.retain(incoming);
+  std::vector<StorageId> incoming;
+  for (const RemadeResult::Result& result : what.results) {
+    incoming.push_back(now_.slots[result.answer].storage);
+    recorder_.retain(incoming.back());
+  }
   for (std::uint32_t i = what.end; i > what.begin; --i) run_node(node, order_.sites()[i - 1]);
-  recorder_.release(std::exchange(state.again, kNoStorage));
-  recorder_.release(incoming);
+  // ctx.outputs goes as a tuple does, from its last element.
+  for (auto gone = state.results.rbegin(); gone != state.results.rend(); ++gone) {
+    recorder_.release(gone->again);
+  }
+  for (const StorageId gradient : incoming) recorder_.release(gradient);
   for (const StorageId input : state.inputs) recorder_.release(input);
   for (std::size_t i = 0; i < what.leaving.size(); ++i) {
     const RemadeResult::Leaving& leaving = what.leaving[i];

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "memest/graph/graph.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 namespace memest {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/engine/forward_order.hpp"
 #include "memory/engine/loop_habits.hpp"

@@ -14,8 +14,7 @@ namespace {
 bool is_own_checkpoint(const Recompute& recompute) {
   const auto* full = std::get_if<FullRecompute>(&recompute);
   const auto* parts = std::get_if<SelectiveRecompute>(&recompute);
-  return (full != nullptr && full->distribute) ||
-         (parts != nullptr && (parts->feed_forward || parts->remakes()));
+  return (full != nullptr && full->distribute) || (parts != nullptr && parts->beyond_attention());
 }
 
 }  // namespace

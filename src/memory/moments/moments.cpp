@@ -68,7 +68,7 @@ class BlockWalk {
     const TensorSet& saved = kept_.at(at).storages;
     TensorSet held;
     for (const Op& op : block_.ops) {
-      if (!op.attention_core) continue;
+      if (!op.part_of.attention_core) continue;
       for (const TensorId id : kept_.entering_core(op)) {
         if (kept_.counts(id) && !saved.contains(kept_.storage(id))) held.insert(kept_.storage(id));
       }
@@ -190,7 +190,7 @@ class BlockWalk {
     if (at == kept_.last_core() && gradients_.has(op.outputs.front())) {
       gradients_.share(kHeld, gradients_.slot(op.outputs.front()));
     }
-    if (op.attention_core) {
+    if (op.part_of.attention_core) {
       moment.saved += held_by_core(at);
     } else if (gradients_.has(kHeld)) {
       gradients_.drop(kHeld);

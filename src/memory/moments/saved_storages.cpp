@@ -8,7 +8,7 @@ namespace memest {
 SavedStorages::SavedStorages(const Block& block, BlockPass pass)
     : block_(block), pass_(pass), last_core_(block.ops.size()) {
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
-    if (block.ops[i].attention_core) last_core_ = i;
+    if (block.ops[i].part_of.attention_core) last_core_ = i;
     const bool kept = block.ops[i].kept_selectively && block.ops[i].kind == OpKind::attention;
     if (kept && pass == BlockPass::recompute_selected_early) cut_ = i + 1;
   }
@@ -125,7 +125,7 @@ void SavedStorages::keep_of(std::size_t op, std::size_t at, TensorSet& kept) con
   if (drops) return keep_held(keeper, kept);
   // Megatron's CheckpointFunction saves the arguments of the core in place of its tensors.
   const bool dropped =
-      pass_ == BlockPass::keep_core_out && keeper.attention_core && at > last_core_;
+      pass_ == BlockPass::keep_core_out && keeper.part_of.attention_core && at > last_core_;
   for (const TensorId id : dropped ? entering_core(keeper) : keeper.saved) {
     if (counts(id)) kept.insert(storage(id));
   }
@@ -135,7 +135,7 @@ std::vector<TensorId> SavedStorages::entering_core(const Op& op) const {
   std::vector<TensorId> result;
   for (const TensorId id : op.inputs) {
     const auto makes = [&](const Op& other) {
-      return other.attention_core &&
+      return other.part_of.attention_core &&
              std::any_of(other.outputs.begin(), other.outputs.end(),
                          [&](TensorId output) { return storage(output) == storage(id); });
     };

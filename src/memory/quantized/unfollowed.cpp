@@ -4,10 +4,10 @@
 #include <variant>
 
 #include "memest/graph/parameters.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/lowered_images.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
 

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "memest/diag/expect.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/coded_rows.hpp"
 #include "memest/spec/parallel/float8_rows.hpp"
 #include "memest/spec/parallel/replicas.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 namespace memest {
 namespace {

@@ -8,9 +8,9 @@
 #include <variant>
 
 #include "memest/graph/final_norm.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/parallel/expert_ranks.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 
 namespace memest {
 

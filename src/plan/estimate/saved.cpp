@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "memest/plan/estimate.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memest/time/work.hpp"
 
 namespace memest {

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <array>
 
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/coded_rows.hpp"
 #include "memest/spec/parallel/float8_rows.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "plan/layouts/space.hpp"
 
 namespace memest {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "memest/graph/lower.hpp"
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "plan/estimate/whole_model.hpp"
 #include "plan/layouts/refusal.hpp"
 #include "plan/layouts/space.hpp"

@@ -3,9 +3,9 @@
 #include <variant>
 #include <vector>
 
-#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "reader/frameworks/rules.hpp"
 
 namespace memest {

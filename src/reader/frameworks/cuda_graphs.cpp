@@ -85,6 +85,14 @@ constexpr std::array kGraphRules = {
               },
               "layers that are recomputed whole are captured in a full iteration alone",
               "write 'cuda_graph: full_iteration', or recompute parts of layers"},
+    // transformer_config.py: "moe recompute is not supported with moe_router CUDA graph".
+    GraphRule{[](const Job& job) {
+                const auto* parts = std::get_if<SelectiveRecompute>(&job.training->recompute);
+                return graphs_of(job).has(GraphScope::moe_router) && parts != nullptr &&
+                       parts->experts;
+              },
+              "Megatron recomputes no layer of experts whose router is captured",
+              "leave 'moe_router' out, or recompute 'moe-activation' and 'shared-experts'"},
     GraphRule{[](const Job& job) { return job.training->offloaded_layers > 0; },
               "Megatron captures nothing whose activations go to the host",
               "leave 'cuda_graph' or 'offload_activations' out"},

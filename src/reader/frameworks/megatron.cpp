@@ -324,7 +324,7 @@ bool asks_for_megatrons_recompute(const Job& job) {
     return full->method != RecomputeMethod::uniform || full->layers != 1 || full->distribute;
   }
   const auto* parts = std::get_if<SelectiveRecompute>(&training_of(job).recompute);
-  return parts != nullptr && (parts->feed_forward || parts->remakes());
+  return parts != nullptr && parts->beyond_attention();
 }
 
 /// The losses over shards of the vocabulary are Megatron's.

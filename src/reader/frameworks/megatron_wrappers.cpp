@@ -77,20 +77,26 @@ const SelectiveRecompute* parts_of(const Job& job) {
   return std::get_if<SelectiveRecompute>(&job.training->recompute);
 }
 
-bool remakes_activations(const Job& job) {
+bool recomputes(const Job& job, bool SelectiveRecompute::* part) {
   const SelectiveRecompute* parts = parts_of(job);
-  return parts != nullptr && parts->expert_activation;
+  return parts != nullptr && parts->*part;
+}
+
+bool remakes_activations(const Job& job) {
+  return recomputes(job, &SelectiveRecompute::expert_activation);
+}
+
+bool has_latents(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return decoder != nullptr && std::holds_alternative<LatentAttention>(decoder->attention);
 }
 
 /// Norms of layers of Transformer Engine are modules before latents and experts alone; where there
 /// are none Megatron finds nothing to recompute, and runs.
 bool remakes_norms(const Job& job) {
-  const SelectiveRecompute* parts = parts_of(job);
-  if (parts == nullptr || !parts->norms) return false;
-  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  const bool latent =
-      decoder != nullptr && std::holds_alternative<LatentAttention>(decoder->attention);
-  return layers_of(job).layers != LayerSpec::te || latent || job.model.experts() != nullptr;
+  return recomputes(job, &SelectiveRecompute::norms) &&
+         (layers_of(job).layers != LayerSpec::te || has_latents(job) ||
+          job.model.experts() != nullptr);
 }
 
 constexpr std::array kRecomputeRules = {
@@ -108,20 +114,40 @@ constexpr std::array kRecomputeRules = {
          "Megatron recomputes the activation of experts that are multiplied together alone, which "
          "those of its local layers are not",
          "leave 'moe-activation' out, or 'layers: local'"},
+    // transformer_config.py: "mla_up_proj in recompute_modules is only supported with
+    // multi_latent_attention".
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return recomputes(job, &SelectiveRecompute::latent_projection) && !has_latents(job);
+         },
+         "Megatron recomputes projections out of latents, which this model does not have",
+         "leave 'mla-up-proj' out"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return recomputes(job, &SelectiveRecompute::experts) &&
+                  (remakes_activations(job) ||
+                   recomputes(job, &SelectiveRecompute::shared_experts));
+         },
+         "recompute of a part of what 'moe' recomputes is not available yet",
+         "leave 'moe' out, or 'moe-activation' and 'shared-experts'"},
     Rule{"training", "recompute",
          [](const Job& job) {
            return remakes_norms(job) && layers_of(job).layers == LayerSpec::legacy;
          },
          "Megatron-LM's legacy layers recompute no norms alone", "leave 'norm' out"},
-    // transformer_layer.py and experts.py: products then save their inputs in 16 bits
-    // (set_save_original_input).
+    // transformer_config.py: "Delayed scaling does not support moe_act and layernorm recompute for
+    // fp8", and Transformer Engine 2.6 or later is asked for.
     Rule{"training", "recompute",
          [](const Job& job) {
-           return job.training->te_linears && (remakes_norms(job) || remakes_activations(job));
+           const std::optional<TeLinears>& linears = job.training->te_linears;
+           return linears &&
+                  (linears->recipe == TeRecipe::delayed ||
+                   layers_of(job).transformer_engine == TeRelease::te_2_2) &&
+                  (recomputes(job, &SelectiveRecompute::norms) || remakes_activations(job));
          },
-         "recompute of norms and of experts' activations beside products in 8 or 4 bits is not "
-         "available yet",
-         "leave 'norm' and 'moe-activation' out, or train in bf16"},
+         "Megatron recomputes norms and experts' activations beside products in 8 bits from "
+         "Transformer Engine 2.6 on, and not beside delayed scaling",
+         "leave 'norm' and 'moe-activation' out, or choose another recipe"},
 };
 
 bool is_adapted(const Job& job) { return job.model.adapter.has_value(); }
@@ -138,10 +164,13 @@ constexpr std::array kAdapterRules = {
     // again.
     Rule{"training", "recompute",
          [](const Job& job) {
-           const auto* parts = std::get_if<SelectiveRecompute>(&job.training->recompute);
-           return is_adapted(job) && parts != nullptr && parts->remakes();
+           const SelectiveRecompute* parts = parts_of(job);
+           return is_adapted(job) && parts != nullptr &&
+                  (parts->remakes() || parts->experts || parts->shared_experts);
          },
-         "recompute of norms beside adapters is not available yet", "leave 'norm' out"},
+         "recompute of norms, of projections out of latents and of experts beside adapters is not "
+         "available yet",
+         "recompute 'attention-core' or 'feed-forward' alone"},
 };
 
 }  // namespace

@@ -313,14 +313,11 @@ class TrainingReader {
     }
     const Value* parts = written->find("selective");
     if (parts == nullptr || parts->items.empty()) return NoRecompute{};
-    const auto has = [parts](std::string_view word) {
-      return std::any_of(parts->items.begin(), parts->items.end(),
-                         [word](const Value& part) { return part.text == word; });
-    };
-    return SelectiveRecompute{.attention_core = has("attention-core"),
-                              .feed_forward = has("feed-forward"),
-                              .norms = has("norm"),
-                              .expert_activation = has("moe-activation")};
+    SelectiveRecompute chosen{.attention_core = false};
+    for (const SelectiveWord& word : kSelectiveWords) {
+      chosen.*word.part = std::ranges::count(parts->items, word.word, &Value::text) > 0;
+    }
+    return chosen;
   }
 
   [[nodiscard]] static Recompute chosen_recompute(const Value& blocks) {

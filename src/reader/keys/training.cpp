@@ -1,6 +1,7 @@
 // The keys of `training`.
 #include "reader/keys/code_storage.hpp"
 #include "reader/keys/keys.hpp"
+#include "reader/keys/recompute.hpp"
 
 namespace memest {
 namespace {
@@ -38,48 +39,6 @@ constexpr Key kOptimizerKeys[] = {
      .shapes = {choice(kMainTypes)},
      .doc = "Its main parameters; where left out `remainders`, the 16 bits that a bf16 parameter "
             "lacks of fp32 (store_param_remainders)."},
-};
-
-// Megatron's recompute_modules: core_attn, mlp, moe_act and layernorm.
-constexpr Word kSelectiveWords[] = {
-    {"attention-core"}, {"feed-forward"}, {"moe-activation"}, {"norm"}};
-constexpr Shapes kSelectiveItem = {choice(kSelectiveWords)};
-constexpr Word kMethods[] = {{"uniform"}, {"block"}};
-constexpr Key kFullKeys[] = {
-    {.name = "reentrant",
-     .shapes = {flag()},
-     .fallback = "false",
-     .doc = "torch.utils.checkpoint with use_reentrant=True."},
-    {.name = "method",
-     .shapes = {choice(kMethods)},
-     .fallback = "uniform",
-     .doc = "Megatron's recompute_method; `block` recomputes the first `layers` alone, in "
-            "transformers too."},
-    {.name = "layers",
-     .shapes = {count(1, kMaxLayers)},
-     .fallback = "1",
-     .doc = "Megatron's recompute_num_layers."},
-    {.name = "distribute",
-     .shapes = {flag()},
-     .fallback = "false",
-     .doc = "Megatron's distribute_saved_activations."},
-};
-constexpr Shapes kLayerNumber = {count(0, kMaxLayers - 1)};
-constexpr Word kRecomputes[] = {{"none"}, {"full"}, {"selective"}, {"sqrt"}};
-constexpr Key kRecomputeKeys[] = {
-    {.name = "every",
-     .shapes = {count(1, kMaxLayers)},
-     .doc = "One checkpoint for every so many blocks."},
-    {.name = "full", .shapes = {table(kFullKeys)}, .doc = "Every block keeps its input only."},
-    {.name = "selective",
-     .shapes = {list(kSelectiveItem)},
-     .doc = "Which parts of a block are recomputed."},
-    {.name = "blocks",
-     .shapes = {list(kLayerNumber)},
-     .doc = "These layers of the model alone, counted from 0, each in a checkpoint of its own."},
-    {.name = "budget",
-     .shapes = {quantity(Dimension::size)},
-     .doc = "As little recompute as keeps what a GPU's memory is taken of within so much."},
 };
 
 // torch/autograd/graph.py; trl's and torchtune's OffloadActivations is another mechanism.

@@ -186,15 +186,28 @@ def trainer(case):
 # --- Megatron-core ------------------------------------------------------------------------------------------------------
 
 
+def megatron_experts(model, ways):
+    """Of `moe`, routed so that no size depends on where tokens go."""
+    if "moe" not in model:
+        return {}
+    from megatron.core.transformer.moe import moe_utils
+
+    moe_utils.te_general_gemm = None  # which it names, and defines with Transformer Engine alone
+    return {"expert_model_parallel_size": ways.get("ep", 1), "moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True,
+            "moe_token_dispatcher_type": "alltoall", "moe_router_load_balancing_type": "none", **model["moe"]}
+
+
 def megatron_config(settings):
     import torch
-    from megatron.core.transformer import TransformerConfig
+    from megatron.core.transformer import MLATransformerConfig, TransformerConfig
 
     model, ways = settings["model"], settings["parallel"]
     recompute = settings.get("recompute", {})
     kind = torch.float32 if settings["dtype"] == "fp32" else torch.bfloat16
     gated = model.get("swiglu", True)
-    return TransformerConfig(
+    made = MLATransformerConfig if "latent" in model else TransformerConfig
+    return made(
+        **megatron_experts(model, ways), **model.get("latent", {}),
         num_layers=model["layers"], hidden_size=model["hidden"], num_attention_heads=model["heads"],
         num_query_groups=model.get("kv_heads", model["heads"]), ffn_hidden_size=model["ffn"], gated_linear_unit=gated,
         activation_func=torch.nn.functional.silu if gated else torch.nn.functional.gelu, add_bias_linear=model.get("bias", False),
@@ -224,19 +237,37 @@ def allow_norms_of_sequence_shards():
     torch_norm.WrappedTorchNorm.__new__ = made
 
 
+def allow_results_thrown_away():
+    """CheckpointWithoutOutput enters contexts of Transformer Engine, which do nothing in bf16."""
+    import contextlib
+    import types
+
+    from megatron.core.tensor_parallel import random
+
+    random.FP8GlobalStateManager = types.SimpleNamespace(is_fp8_enabled=lambda: False)
+    for name in ("activation_recompute_forward", "fp8_autocast"):
+        setattr(random, name, lambda **_: contextlib.nullcontext())
+
+
 def megatron_chunks(settings, config):
     from megatron.core import parallel_state
     from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
 
     allow_norms_of_sequence_shards()
+    allow_results_thrown_away()
 
     model = settings["model"]
+    norm = model.get("norm", "RMSNorm")
+    if "moe" in model:
+        layers = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization=norm)
+    else:
+        layers = get_gpt_layer_local_spec(normalization=norm, multi_latent_attention="latent" in model, qk_layernorm="latent" in model)
     for chunk in range(settings["parallel"].get("vpp", 1)):
         at = {"vp_stage": chunk} if "vpp" in settings["parallel"] else {}
         here = {"ignore_virtual": False, **at}
         yield GPTModel(
-            config, get_gpt_layer_local_spec(normalization=model.get("norm", "RMSNorm")), model["vocab"], settings["seq"],
+            config, layers, model["vocab"], settings["seq"],
             pre_process=parallel_state.is_pipeline_first_stage(**here), post_process=parallel_state.is_pipeline_last_stage(**here),
             share_embeddings_and_output_weights=model.get("tied", False), position_embedding_type=model.get("position", "rope"),
             **at).cuda()
@@ -256,7 +287,7 @@ def megatron(case):
     fake_world(settings["gpus"], settings.get("rank", 0))
     torch.cuda.set_device(0)
     parallel_state.initialize_model_parallel(ways.get("tp", 1), ways.get("pp", 1), ways.get("vpp"),
-                                             create_gloo_process_groups=False)
+                                             expert_model_parallel_size=ways.get("ep", 1), create_gloo_process_groups=False)
     captures = settings.get("cuda_graph", False)
     tensor_parallel.model_parallel_cuda_manual_seed(1, use_cudagraphable_rng=captures)
     phases = Phases()

@@ -29,7 +29,7 @@ TensorId seen_by_all(BlockBuilder& block, const DecoderContext& context, std::st
   op.name = name;
   op.inputs = {x};
   op.outputs = {out};
-  op.attention_core = true;
+  op.part_of.attention_core = true;
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, block.dtype_of(x)));
   backward.launch(sum_over_group(block, x, out));
@@ -66,7 +66,7 @@ TensorId core_product(BlockBuilder& block, std::vector<TensorId> operands, Tenso
   if (block.needs_gradient(op.inputs[1])) {
     backward.give(op.inputs[1], second, Reach::through_view);
   }
-  op.attention_core = true;
+  op.part_of.attention_core = true;
   op.causal = true;
   block.emit(std::move(op), {flops, Expr(gradients) * flops});
   return out;
@@ -223,7 +223,7 @@ TensorId core_copy(BlockBuilder& block, Place place, TensorId x, TensorForm form
   op.name = place.op;
   op.inputs = {x};
   op.outputs = {out};
-  op.attention_core = true;
+  op.part_of.attention_core = true;
   BackwardWriter backward(op);
   if (casts) {
     backward.give(x, backward.make(x, block.dtype_of(x)));
@@ -238,7 +238,7 @@ TensorId core_copy(BlockBuilder& block, Place place, TensorId x, TensorForm form
 }
 
 TensorId core_softmax(BlockBuilder& block, TensorId scores, DType dtype) {
-  const AttentionCore core(block);
+  const PartOfLayer core(block, &LayerParts::attention_core);
   return softmax(block, "softmax", scores, dtype);
 }
 
@@ -253,7 +253,7 @@ TensorId core_dropout(BlockBuilder& block, double probability, TensorId x) {
   op.inputs = {x};
   op.outputs = {mask, out};
   op.saved = {mask};
-  op.attention_core = true;
+  op.part_of.attention_core = true;
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));

@@ -310,7 +310,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, Att
   op.kind = OpKind::attention;
   op.name = "attention";
   op.compute = call.dtype;
-  op.attention_core = true;
+  op.part_of.attention_core = true;
   op.causal = true;
   op.flash_2 = flash;  // PyTorch's own flash kernel
   op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};

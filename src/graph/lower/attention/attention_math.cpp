@@ -63,7 +63,7 @@ TensorId safe_softmax(BlockBuilder& block, TensorId scores) {
 TensorId math_kernel(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
                      const AttentionInputs& given) {
   const Dimensions& dims = context.dims;
-  const AttentionCore core(block);
+  const PartOfLayer core(block, &LayerParts::attention_core);
   Frame frame(block);
   const std::optional<TensorId> ready = ready_mask(block, context, call);
   // Autocast casts a call's arguments from the last to the first; the kernel then widens them.

@@ -95,7 +95,7 @@ class ScoreWriter {
     op.outputs = {block_.make({"scores"}, shape(), call_.dtype)};
     op.saved = {inputs.q.id, inputs.k.id};
     op.workspace = Workspace::cublas;
-    op.attention_core = true;
+    op.part_of.attention_core = true;
     op.causal = true;
     BackwardWriter backward(op);
     for (const TensorId factor : op.saved) {
@@ -129,7 +129,7 @@ class ScoreWriter {
     op.name = step.place.op;
     op.inputs = step.inputs;
     op.outputs = {out};
-    op.attention_core = true;
+    op.part_of.attention_core = true;
     return op;
   }
 
@@ -156,20 +156,20 @@ class ScoreWriter {
     // Gemma2's eager_attention_forward: attn_weights / softcap, tanh, * softcap; tanh keeps its
     // result.
     if (!context_.attention.softcap) return scores;
-    const AttentionCore core(block_);
+    const PartOfLayer core(block_, &LayerParts::attention_core);
     return softcap(block_, "softcap", scores);
   }
 
   // MptAttention: position_bias is fp32, so bf16 scores become fp32 here.
   TensorId biased(TensorId scores) {
-    const AttentionCore core(block_);
+    const PartOfLayer core(block_, &LayerParts::attention_core);
     const TensorId bias = block_.shared(
         "alibi", {context_.dims.a, Expr(1), Expr(context_.decoder.max_positions)}, DType::fp32);
     return add(block_, {"alibi"}, scores, bias);
   }
 
   TensorId in_fp32_with_bias(const AttentionInputs& inputs, Frame& function) {
-    const AttentionCore core(block_);
+    const PartOfLayer core(block_, &LayerParts::attention_core);
     const Dimensions& dims = context_.dims;
     const TensorId given = function.local(product(inputs));
     const TensorId wide = function.local(cast(block_, {"scores", "in fp32"}, given, DType::fp32));
@@ -244,7 +244,7 @@ class ScoreWriter {
     block_.emit(std::move(op));
     Shape joined = shape();
     joined.back() += Expr(1);
-    const AttentionCore core(block_);
+    const PartOfLayer core(block_, &LayerParts::attention_core);
     return concatenate(block_, {"scores", "with sinks"}, {{scores, seen}}, std::move(joined));
   }
 
@@ -252,7 +252,7 @@ class ScoreWriter {
   /// combined_logits - combined_logits.max(dim=-1, keepdim=True).values; derivatives.yaml, max.dim
   /// keeps indices (value_selecting_reduction_backward).
   TensorId less_the_largest(TensorId scores) {
-    const AttentionCore core(block_);
+    const PartOfLayer core(block_, &LayerParts::attention_core);
     const DType dtype = block_.dtype_of(scores);
     Shape row = block_.tensor(scores).shape;
     row.back() = Expr(1);
@@ -324,7 +324,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
     if (context.habits.softmax_in_type && !sinks) naming.reset();
     if (sinks) {
       for (const TensorId local : {scores, wide}) frame.local(local);
-      const AttentionCore core(block);
+      const PartOfLayer core(block, &LayerParts::attention_core);
       wide = slice(block, {"softmax", "without sinks"}, wide, score_shape(context.dims));
       wide = core_dropout(block, call.dropout, wide);
     }

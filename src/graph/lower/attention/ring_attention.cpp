@@ -204,7 +204,7 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   op.kind = OpKind::attention;
   op.name = "attention";
   op.compute = call.dtype;
-  op.attention_core = true;
+  op.part_of.attention_core = true;
   op.causal = true;
   op.flash_2 = call.kernel == AttentionKernel::sdpa_flash;
   op.kernels = ranks;

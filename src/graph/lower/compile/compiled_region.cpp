@@ -231,7 +231,7 @@ class RegionWriter {
     for (const std::size_t i : kernel.ops) {
       const Op& part = block_.ops[i];
       if (class_of(part.kind) == OpClass::normalization) op.kind = part.kind;
-      op.feed_forward = op.feed_forward || part.feed_forward;
+      op.part_of.feed_forward = op.part_of.feed_forward || part.part_of.feed_forward;
     }
     return op;
   }

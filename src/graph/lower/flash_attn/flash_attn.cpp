@@ -114,7 +114,7 @@ class FlashAttnFunction {
     op_.kind = OpKind::attention;
     op_.name = "attention";
     op_.compute = call_.dtype;
-    op_.attention_core = true;
+    op_.part_of.attention_core = true;
     op_.causal = true;
     op_.flash_2 = true;
     op_.saves_behind = true;

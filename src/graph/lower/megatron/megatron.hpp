@@ -72,6 +72,10 @@ struct MegatronContext {
   /// Whether an expert is cut over the tensor-parallel ranks as all else is, and over how many.
   [[nodiscard]] bool cuts_experts() const { return policy.tensor > 1 && !policy.whole_experts; }
   [[nodiscard]] Expr expert_cut() const { return cuts_experts() ? t : Expr(1); }
+  /// Whether a word of `recompute` has this part of the layers run again.
+  [[nodiscard]] bool recomputes(bool SelectiveRecompute::* part) const {
+    return policy.recomputed_parts && *policy.recomputed_parts.*part;
+  }
   /// Channels of a head that rotate.
   [[nodiscard]] Expr rotary_channels() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
   /// Channels of a head's values.
@@ -89,9 +93,10 @@ struct ParallelProduct {
   bool bias = false;     ///< added inside; otherwise it is the caller's to add
   bool gathers = false;  ///< reads the whole sequence from shards
   bool tied = false;
-  bool by_rows = false;     ///< RowParallelLinear: answers partial sums
-  bool duplicated = false;  ///< every rank has all of the matrix, and multiplies its own stream
-  Shape rows = {};          ///< of its input, where those are not the tokens
+  bool by_rows = false;        ///< RowParallelLinear: answers partial sums
+  bool duplicated = false;     ///< every rank has all of the matrix, and multiplies its own stream
+  Shape rows = {};             ///< of its input, where those are not the tokens
+  bool input_is_kept = false;  ///< in 16 bits, by what made it or reads it too
   /// This rank's part of what it multiplies, which LayerNormLinear answers too
   /// (return_layernorm_output): an adapter takes it.
   std::optional<TensorId> returned = {};
@@ -106,8 +111,6 @@ TensorId row_product(BlockBuilder& block, const MegatronContext& context, Parall
 /// weight's. Else the gradient's parts are summed there.
 void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
 void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
-/// The product that attention's output goes through.
-inline constexpr std::string_view kAttentionOutput = "o_proj";
 /// LinearWithGradAccumulationAndAsyncCommunication.
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x);
@@ -120,9 +123,16 @@ TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::strin
 TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                        TensorId x);
 
+/// The ops from number `first` on make `results`, which CheckpointWithoutOutput throws away by a
+/// word of `recompute`, and makes again.
+void mark_remade(BlockBuilder& block, std::size_t first, Remade kind,
+                 std::initializer_list<TensorId> results);
+
 /// SelfAttention up to its output projection, and MLP up to its own; a bias is left to the caller.
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x);
+TensorId attention_output(BlockBuilder& block, const MegatronContext& context, const Expr& width,
+                          TensorId mixed);
 /// MLASelfAttention, of layers of Transformer Engine.
 TensorId megatron_latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 /// apply_rotary_pos_emb, not fused.

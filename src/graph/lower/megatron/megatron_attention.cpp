@@ -67,7 +67,7 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
     const auto raw = backward.make(operand, dtype);
     const auto gradient = backward.make(operand, dtype);
     backward.drop(raw);
-    backward.give(operand, gradient, Reach::through_view);
+    backward.give(operand, gradient, Reach::transposed);
   }
   const Expr flops = Expr(2) * block.tensor(out).elements() * context.d;
   block.emit(std::move(op), {flops, Expr(2) * flops});
@@ -134,7 +134,7 @@ TensorId values_of(BlockBuilder& block, const MegatronContext& context, TensorId
   BackwardWriter backward(op);
   const auto of_v = backward.make(v, dtype);
   backward.give(probabilities, backward.make(probabilities, dtype), Reach::through_view);
-  backward.give(v, of_v, Reach::through_view);
+  backward.give(v, of_v, Reach::transposed);
   const Expr flops = Expr(2) * block.tensor(probabilities).elements() * context.d;
   block.emit(std::move(op), {flops, Expr(2) * flops});
   return out;
@@ -143,7 +143,7 @@ TensorId values_of(BlockBuilder& block, const MegatronContext& context, TensorId
 /// DotProductAttention: selective recompute reruns it as the attention core.
 TensorId core_attention(BlockBuilder& block, const MegatronContext& context,
                         const std::vector<TensorId>& heads) {
-  const AttentionCore core(block);
+  const PartOfLayer core(block, &LayerParts::attention_core);
   Frame call(block);
   const TensorId q = heads[0];
   TensorId k = heads[1];
@@ -164,6 +164,25 @@ TensorId core_attention(BlockBuilder& block, const MegatronContext& context,
   // context.permute(2, 0, 1, 3).contiguous().
   const TensorId mixed = call.local(values_of(block, context, probabilities, v));
   return copy(block, {"join_heads"}, mixed, context.tokens(context.a * context.d));
+}
+
+/// multi_latent_attention: torch.cat((t[..., 0::2], t[..., 1::2]), dim=-1). Each slice's gradient
+/// is a tensor of zeros like x into which it is copied, and one of them is added to the other.
+TensorId parted(BlockBuilder& block, std::string_view name, TensorId x) {
+  const DType dtype = block.dtype_of(x);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {block.make({name, "parted"}, block.tensor(x).shape, dtype)};
+  BackwardWriter backward(op);
+  const auto even = backward.make(x, dtype);
+  const auto odd = backward.make(x, dtype);
+  backward.drop(odd);
+  backward.give(x, even);
+  const TensorId out = op.outputs.front();
+  block.emit(std::move(op));
+  return out;
 }
 
 /// q_layernorm, k_layernorm: over each head's channels. An input that is a part of the product is
@@ -198,17 +217,24 @@ TensorId local_rotated(BlockBuilder& block, const MegatronContext& context, std:
   // t, t_pass = t[..., :rot_dim], t[..., rot_dim:], of which t_pass is empty where all channels
   // turn; torch.cat((t, t_pass)) copies all the same.
   const TensorId rest = slice(block, {name, "rest"}, given, none);
+  if (context.latent) x = parted(block, name, x);
   const TensorId cosines = call.local(factor(block, {name, "cosines"}, table, dtype));
   const TensorId sines = call.local(factor(block, {name, "sines"}, table, dtype));
-  const TensorId cosine = multiply(block, {name, "cosine product"}, x, cosines);
-  Shape half = shape;
-  half.back() = half.back() / Expr(2);
-  const std::vector<TensorId> halves =
-      split(block, name, x, {{{name, "low half"}, half}, {{name, "high half"}, half}});
-  const TensorId negated = scale(block, {name, "negated half"}, halves[1]);
-  const TensorId around = concatenate(block, {name, "half turned"}, {{negated, halves[0]}}, shape);
-  const TensorId sine = multiply(block, {name, "sine product"}, around, sines);
-  const TensorId sum = add(block, {name, "turned"}, cosine, sine);
+  TensorId sum = 0;
+  {
+    Frame names(block);
+    if (context.latent) names.local(x);
+    const TensorId cosine = multiply(block, {name, "cosine product"}, x, cosines);
+    Shape half = shape;
+    half.back() = half.back() / Expr(2);
+    const std::vector<TensorId> halves =
+        split(block, name, x, {{{name, "low half"}, half}, {{name, "high half"}, half}});
+    const TensorId negated = scale(block, {name, "negated half"}, halves[1]);
+    const TensorId around =
+        concatenate(block, {name, "half turned"}, {{negated, halves[0]}}, shape);
+    const TensorId sine = multiply(block, {name, "sine product"}, around, sines);
+    sum = add(block, {name, "turned"}, cosine, sine);
+  }
   return concatenate(block, {name, "joined"}, {{sum, rest}}, shape);
 }
 
@@ -233,6 +259,15 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context) {
   const TensorId angles = make("angles", {shifted}, {context.s, half});
   const TensorId table = make("table", {angles}, {context.s, context.rotary_channels()});
   block.outlive(table, kRotaryTable);
+}
+
+/// linear_proj: RowParallelLinear with skip_bias_add, whose bias bias_dropout_add adds. Attention
+/// keeps what it has answered (transformer/attention.py, set_save_original_input).
+TensorId attention_output(BlockBuilder& block, const MegatronContext& context, const Expr& width,
+                          TensorId mixed) {
+  return row_product(block, context,
+                     {.name = "o_proj", .in = width, .out = context.h, .input_is_kept = true},
+                     mixed);
 }
 
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x) {
@@ -268,8 +303,7 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
   }
   const auto core = context.te() ? te_core_attention : core_attention;
   const TensorId mixed = call.local(core(block, context, {q, k, parts[2]}));
-  // linear_proj: RowParallelLinear with skip_bias_add, whose bias bias_dropout_add adds.
-  return row_product(block, context, {"o_proj", context.a * d, context.h}, mixed);
+  return attention_output(block, context, context.a * d, mixed);
 }
 
 }  // namespace memest

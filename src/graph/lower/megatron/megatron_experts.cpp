@@ -63,6 +63,7 @@ class MegatronExpertsWriter {
 
   /// An MLP of its own size, before the rest.
   TensorId shared_experts(TensorId x) {
+    const PartOfLayer inside(block_, &LayerParts::shared_experts);
     MegatronContext context = context_;
     context.feed_forward = {.size = experts_.shared_size, .gated = true};
     context.norm_apart = true;

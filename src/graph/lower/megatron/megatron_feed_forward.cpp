@@ -176,8 +176,15 @@ TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& conte
   // linear_fc1 holds both halves in one matrix (MLP.__init__: ffn_hidden_size *= 2 for
   // gated_linear_unit).
   const Expr width = part.gated ? Expr(2) * context.f : context.f;
-  TensorId hidden =
-      column_product(block, context, {"up_proj", context.h, width, false, context.sequence}, x);
+  // The router keeps what shared experts read (moe/shared_experts.py, set_save_original_input).
+  const bool kept = context.norm_apart && !context.recomputes(&SelectiveRecompute::shared_experts);
+  TensorId hidden = column_product(block, context,
+                                   {.name = "up_proj",
+                                    .in = context.h,
+                                    .out = width,
+                                    .gathers = context.sequence,
+                                    .input_is_kept = kept},
+                                   x);
   const bool jitted = context.legacy() && context.policy.implementation.bias_gelu_fusion;
   if (context.te() || jitted) {
     hidden = compiled_activation(block, context, hidden);

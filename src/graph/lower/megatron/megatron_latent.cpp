@@ -26,15 +26,25 @@ class MegatronLatentWriter {
 
   TensorId write(TensorId x) {
     Frame call(block_);
-    const TensorId query = call.local(queries(x));
-    const auto [key, value] = keys_and_values(x);
-    for (const TensorId local : {key, value}) call.local(local);
-    const TensorId mixed = call.local(te_core_attention(block_, context_, {query, key, value}));
-    return row_product(block_, context_, {"o_proj", context_.a * value_, context_.h}, mixed);
+    const Latents latents = into_latents(call, x);
+    const Heads heads = out_of_latents(latents);
+    for (const TensorId local : {heads.queries, heads.keys, heads.values}) call.local(local);
+    const TensorId mixed =
+        call.local(te_core_attention(block_, context_, {heads.queries, heads.keys, heads.values}));
+    // qkv_up_checkpoint.discard_output_and_register_recompute(core_attn_out).
+    block_.ops().back().drops = Remade::latent_projection;
+    return attention_output(block_, context_, context_.a * value_, mixed);
   }
 
  private:
-  struct KeysAndValues {
+  /// The first half of MLASelfAttention.get_query_key_value_tensors.
+  struct Latents {
+    TensorId queries = 0;
+    TensorId keys_and_values = 0;
+    TensorId turning = 0;  ///< of all heads' keys
+  };
+  struct Heads {
+    TensorId queries = 0;
     TensorId keys = 0;
     TensorId values = 0;
   };
@@ -43,9 +53,15 @@ class MegatronLatentWriter {
     return {context_.s, context_.b, heads, width};
   }
 
-  TensorId into_latents(std::string_view name, const Expr& width, TensorId x) {
+  TensorId down(std::string_view name, const Expr& width, TensorId x) {
+    // set_for_recompute_input_layernorm: the norm's answer is made again before it is read.
     return column_product(block_, context_,
-                          {.name = name, .in = context_.h, .out = width, .duplicated = true}, x);
+                          {.name = name,
+                           .in = context_.h,
+                           .out = width,
+                           .duplicated = true,
+                           .input_is_kept = context_.recomputes(&SelectiveRecompute::norms)},
+                          x);
   }
 
   TensorId out_of(std::string_view name, const Expr& in, const Expr& out, TensorId x) {
@@ -70,35 +86,69 @@ class MegatronLatentWriter {
     return normalize(block_, part, x);
   }
 
-  /// Even and odd channels are parted, then both halves turned.
   TensorId rotated_heads(std::string_view name, TensorId x) {
     MegatronContext context = context_;
     context.d = rope_;
-    // _apply_rotary_pos_emb_bshd with multi_latent_attention: torch.cat((t[..., 0::2], t[...,
-    // 1::2]), dim=-1).
-    const TensorId parted = copy(block_, {name, "parted"}, x, block_.tensor(x).shape);
-    return local_rotated(block_, context, name, parted);
+    return local_rotated(block_, context, name, x);
   }
 
-  TensorId queries(TensorId x) {
+  Latents into_latents(Frame& forward, TensorId x) {
     Frame call(block_);
-    TensorId latents = x;
-    Expr width = context_.h;
+    Latents latents{.queries = x};
     // config.q_lora_rank is None: linear_q_proj from the hidden states, as in DeepSeek-V2-Lite.
     if (latent_.q_lora_rank > 0) {
-      width = latent_.q_lora_rank;
-      const TensorId down = call.local(into_latents("q_down_proj", width, x));
-      latents = normed("q_norm", down, width);
+      latents.queries = forward.local(down("q_down_proj", Expr(latent_.q_lora_rank), x));
     }
-    const TensorId both =
-        call.local(out_of("q_up_proj", width, context_.a * (nope_ + rope_), latents));
-    const std::vector<TensorId> parts =
-        split(block_, "q_up_proj", both,
-              {{{"q_up_proj", "still"}, by_heads(context_.a, nope_)},
-               {{"q_up_proj", "turning"}, by_heads(context_.a, rope_)}});
-    const TensorId rotated = call.local(rotated_heads("q_rotary", parts[1]));
-    return concatenate(block_, {"query"}, {{parts[0], rotated}},
-                       by_heads(context_.a, nope_ + rope_));
+    const Expr rank = latent_.kv_lora_rank;
+    const TensorId both = forward.local(down("kv_down_proj", rank + rope_, x));
+    Shape turning = context_.stream(Expr(1));
+    turning.push_back(rope_);
+    const std::vector<TensorId> parts = split(block_, "kv_down_proj", both,
+                                              {{{"kv_down_proj", "latents"}, context_.stream(rank)},
+                                               {{"kv_down_proj", "turning"}, std::move(turning)}});
+    latents.keys_and_values = parts[0];
+    latents.turning = call.local(of_whole_sequence(parts[1]));
+    return latents;
+  }
+
+  /// qkv_up_proj_and_rope_apply.
+  Heads out_of_latents(const Latents& latents) {
+    const std::size_t first = block_.ops().size();
+    Heads heads;
+    {
+      Frame call(block_);
+      const TensorId queries = queries_of(latents.queries);
+      const TensorId both =
+          out_of("kv_up_proj", Expr(latent_.kv_lora_rank), context_.a * (nope_ + value_),
+                 normed("kv_norm", latents.keys_and_values, Expr(latent_.kv_lora_rank)));
+      const std::vector<TensorId> of_queries =
+          split(block_, "q_up_proj", queries,
+                {{{"q_up_proj", "still"}, by_heads(context_.a, nope_)},
+                 {{"q_up_proj", "turning"}, by_heads(context_.a, rope_)}});
+      const std::vector<TensorId> parts =
+          split(block_, "kv_up_proj", both,
+                {{{"kv_up_proj", "still"}, by_heads(context_.a, nope_)},
+                 {{"kv_up_proj", "values"}, by_heads(context_.a, value_)}});
+      const TensorId turned = rotated_heads("q_rotary", of_queries[1]);
+      const TensorId turned_key = rotated_heads("k_rotary", latents.turning);
+      const Shape whole = by_heads(context_.a, nope_ + rope_);
+      heads.queries = concatenate(block_, {"query"}, {{of_queries[0], turned}}, whole);
+      heads.keys = concatenate(block_, {"key"}, {{parts[0], of_all_heads(turned_key)}}, whole);
+      heads.values = copy(block_, {"value"}, parts[1], by_heads(context_.a, value_));
+      for (const TensorId local : {turned_key, queries, turned, both}) call.local(local);
+    }
+    mark_remade(block_, first, Remade::latent_projection,
+                {heads.queries, heads.keys, heads.values});
+    return heads;
+  }
+
+  TensorId queries_of(TensorId latents) {
+    Expr width = context_.h;
+    if (latent_.q_lora_rank > 0) {
+      width = latent_.q_lora_rank;
+      latents = normed("q_norm", latents, width);
+    }
+    return out_of("q_up_proj", width, context_.a * (nope_ + rope_), latents);
   }
 
   /// One turned part, seen by all heads: its gradient is their sum.
@@ -119,32 +169,6 @@ class MegatronLatentWriter {
     backward.launch(std::move(sum));
     block_.emit(std::move(op));
     return seen;
-  }
-
-  KeysAndValues keys_and_values(TensorId x) {
-    Frame call(block_);
-    const Expr rank = latent_.kv_lora_rank;
-    const TensorId down = call.local(into_latents("kv_down_proj", rank + rope_, x));
-    Shape turning = context_.stream(Expr(1));
-    turning.push_back(rope_);
-    const std::vector<TensorId> latents =
-        split(block_, "kv_down_proj", down,
-              {{{"kv_down_proj", "latents"}, context_.stream(rank)},
-               {{"kv_down_proj", "turning"}, std::move(turning)}});
-    const TensorId one_head = call.local(of_whole_sequence(latents[1]));
-    const TensorId both = call.local(out_of("kv_up_proj", rank, context_.a * (nope_ + value_),
-                                            normed("kv_norm", latents[0], rank)));
-    const std::vector<TensorId> parts =
-        split(block_, "kv_up_proj", both,
-              {{{"kv_up_proj", "still"}, by_heads(context_.a, nope_)},
-               {{"kv_up_proj", "values"}, by_heads(context_.a, value_)}});
-    const TensorId rotated = call.local(rotated_heads("k_rotary", one_head));
-    KeysAndValues result;
-    result.keys = concatenate(block_, {"key"}, {{parts[0], of_all_heads(rotated)}},
-                              by_heads(context_.a, nope_ + rope_));
-    // MLASelfAttention: value = value.contiguous() before core_attention.
-    result.values = copy(block_, {"value"}, parts[1], by_heads(context_.a, value_));
-    return result;
   }
 
   BlockBuilder& block_;

@@ -1,4 +1,7 @@
 // TransformerLayer: norms, self-attention, MLP and the sums that bias_dropout_add makes.
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +19,11 @@ struct BranchNames {
 };
 constexpr BranchNames kAttention{"o_proj", "attention_output_dropout", "attention_residual"};
 constexpr BranchNames kFeedForward{"down_proj", "feed_forward_dropout", "feed_forward_residual"};
+
+struct NormOfLayer {
+  std::string_view name;
+  TensorId x = 0;
+};
 
 struct Summands {
   TensorId residual = 0;
@@ -54,16 +62,33 @@ TensorId held(Frame& call, const MegatronContext& context, TensorId normed) {
   return context.te() ? normed : call.local(normed);
 }
 
-/// MLP, which is run by recompute of the feed-forward.
-TensorId dense_part(BlockBuilder& block, const MegatronContext& context, TensorId x) {
-  const FeedForwardPart inside(block);
-  return megatron_feed_forward(block, context, x);
+/// MLP or MoELayer, which recompute runs again by different words.
+TensorId fed_forward(BlockBuilder& block, const MegatronContext& context, bool has_experts,
+                     TensorId x) {
+  const PartOfLayer inside(block, has_experts ? &LayerParts::experts : &LayerParts::feed_forward);
+  return has_experts ? megatron_experts(block, context, x)
+                     : megatron_feed_forward(block, context, x);
 }
 
-/// Marks the last op of a norm that is a module of its own, and the last op of the branch behind
-/// it: TransformerLayer.forward throws the norm's answer away there where norms are recomputed.
-void mark(BlockBuilder& block, bool own_module, Remade Op::*place) {
-  if (own_module) block.ops().back().*place = Remade::norm;
+/// TransformerLayer.forward throws the answer of a norm that is a module of its own away behind the
+/// branch that reads it, where norms are recomputed.
+TensorId remade_norm(BlockBuilder& block, const MegatronContext& context, bool own_module,
+                     const NormOfLayer& norm) {
+  const std::size_t first = block.ops().size();
+  const TensorId normed = megatron_norm(block, context, norm.name, norm.x);
+  if (own_module) mark_remade(block, first, Remade::norm, {normed});
+  return normed;
+}
+
+/// can_recompute_pre_mlp_layernorm_for_cudagraph: captured with the router alone the norm's answer
+/// is one of the graph's, in a static buffer, and Megatron leaves it there.
+bool answers_norm_from_graph(const MegatronContext& context) {
+  const CudaGraphs& graphs = context.policy.implementation.cuda_graph;
+  return graphs.has(GraphScope::moe_router) && !graphs.has(GraphScope::moe_preprocess);
+}
+
+void drop_norm(BlockBuilder& block, bool own_module) {
+  if (own_module) block.ops().back().drops = Remade::norm;
 }
 
 /// "layer", "layer of experts (bf16)", ...
@@ -73,6 +98,15 @@ std::string name_of(const MegatronLayer& layer) {
 }
 
 }  // namespace
+
+void mark_remade(BlockBuilder& block, std::size_t first, Remade kind,
+                 std::initializer_list<TensorId> results) {
+  for (std::size_t i = first; i < block.ops().size(); ++i) {
+    Op& op = block.ops()[i];
+    op.remade = kind;
+    op.answers_part = std::ranges::find(results, op.outputs.front()) != results.end();
+  }
+}
 
 TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                        TensorId x) {
@@ -94,12 +128,12 @@ Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
   TensorId y = 0;
   {
     Frame call(block);
-    const TensorId normed = held(call, context, megatron_norm(block, context, "attention_norm", x));
     // With Transformer Engine input_layernorm is IdentityOp, but before latents.
     const bool own_module = !context.te() || context.latent;
-    mark(block, own_module, &Op::remade);
+    const TensorId normed =
+        held(call, context, remade_norm(block, context, own_module, {"attention_norm", x}));
     const TensorId mixed = megatron_attention(block, context, normed);
-    mark(block, own_module, &Op::drops);
+    drop_norm(block, own_module);
     y = bias_dropout_add(block, context, kAttention, {x, mixed, context.attention.output_bias});
   }
   block.end_part(GraphScope::attn);
@@ -107,14 +141,13 @@ Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
   {
     Frame call(block);
     call.local(y);
-    const TensorId normed =
-        held(call, context, megatron_norm(block, context, "feed_forward_norm", y));
     // So is pre_mlp_layernorm, but before experts.
     const bool own_module = !context.te() || layer.has_experts;
-    mark(block, own_module, &Op::remade);
-    const TensorId fed = layer.has_experts ? megatron_experts(block, context, normed)
-                                           : dense_part(block, context, normed);
-    mark(block, own_module, &Op::drops);
+    const bool remade = own_module && !(layer.has_experts && answers_norm_from_graph(context));
+    const TensorId normed =
+        held(call, context, remade_norm(block, context, remade, {"feed_forward_norm", y}));
+    const TensorId fed = fed_forward(block, context, layer.has_experts, normed);
+    drop_norm(block, remade);
     const bool biased = !layer.has_experts && context.feed_forward.bias;
     out = bias_dropout_add(block, context, kFeedForward, {y, fed, biased});
   }

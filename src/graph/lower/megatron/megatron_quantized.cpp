@@ -96,10 +96,9 @@ Expr ProductCasts::cast_of_weight() const {
   return Expr(reads * kWide) * elements + both(elements);
 }
 
-/// save_original_input of linear_proj (transformer/attention.py, from Transformer Engine 2.6 on):
-/// attention has kept its output already.
+/// set_save_original_input (extensions/transformer_engine.py, from Transformer Engine 2.6 on).
 bool ProductCasts::keeps_given() const {
-  return product_.trained && product_.of_attention && linears_.recipe != TeRecipe::delayed &&
+  return product_.trained && product_.input_is_kept && linears_.recipe != TeRecipe::delayed &&
          context_.policy.implementation.transformer_engine != TeRelease::te_2_2;
 }
 
@@ -227,18 +226,19 @@ TensorId quantized_product(BlockBuilder& block, const MegatronContext& context,
   const bool scatters = product.by_rows && context.sequence;
   const TensorId weight = block.parameter({product.name, "weight"}, {product.out, product.in});
   const bool trained = block.needs_gradient(weight);
-  ProductCasts casts(context, {.name = product.name,
-                               .weights = {weight},
-                               .weight_elements = product.in * product.out,
-                               .input = tokens * product.in,
-                               .output = tokens * product.out,
-                               .gathers_input = product.gathers,
-                               .gathers_gradient = scatters,
-                               .of_attention = product.name == kAttentionOutput,
-                               .behind_norm = !product.by_rows && !product.duplicated,
-                               .trained = trained,
-                               .returns_norm = product.returned.has_value(),
-                               .gathered = product.returned && *product.returned != x});
+  ProductCasts casts(context,
+                     {.name = product.name,
+                      .weights = {weight},
+                      .weight_elements = product.in * product.out,
+                      .input = tokens * product.in,
+                      .output = tokens * product.out,
+                      .gathers_input = product.gathers,
+                      .gathers_gradient = scatters,
+                      .input_is_kept = product.input_is_kept,
+                      .behind_norm = !product.by_rows && !product.duplicated && !context.norm_apart,
+                      .trained = trained,
+                      .returns_norm = product.returned.has_value(),
+                      .gathered = product.returned && *product.returned != x});
   Op op;
   op.kind = OpKind::linear;
   op.name = product.name;

@@ -19,7 +19,7 @@ struct QuantizedProduct {
   Expr output;           ///< and of the product
   bool gathers_input = false;
   bool gathers_gradient = false;  ///< of the output
-  bool of_attention = false;      ///< reads what attention has answered and keeps
+  bool input_is_kept = false;     ///< what it reads is kept in 16 bits, or thrown away, by others
   bool behind_norm = false;       ///< a part of LayerNormLinear
   bool trained = true;            ///< the weights want gradients
   bool returns_norm = false;      ///< LayerNormLinear answers what it multiplies, in 16 bits

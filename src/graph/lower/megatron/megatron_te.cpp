@@ -191,7 +191,7 @@ TensorId te_rotated(BlockBuilder& block, const MegatronContext& context, std::st
 /// product until here, are written out.
 TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
                            const std::vector<TensorId>& heads) {
-  const AttentionCore core(block);
+  const PartOfLayer core(block, &LayerParts::attention_core);
   Frame call(block);
   // Flash attention 2 wants values as wide as keys; cuDNN does not.
   const bool flash =

@@ -21,7 +21,8 @@ struct GroupedLinear {
   Expr rows;  ///< of one
   Expr in;
   Expr out;
-  bool bias = false;  ///< added inside
+  bool bias = false;           ///< added inside
+  bool input_is_kept = false;  ///< or made again before it is read
 };
 
 TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
@@ -58,6 +59,7 @@ TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
                                .weight_elements = Expr(product.count) * product.in * product.out,
                                .input = rows * product.in,
                                .output = rows * product.out,
+                               .input_is_kept = product.input_is_kept,
                                .trained = trained,
                                .grouped = true});
     casts->write_forward(block, x, op);
@@ -214,14 +216,22 @@ TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorI
           block, context,
           {"expert_up_proj", count, rows, context.h, Expr(2) * g, context.experts->expert_bias},
           tokens));
+  const std::size_t activates = block.ops().size();
   const TensorId active =
       compiled_weighted_swiglu(block, {Expr(count), rows, g}, both, probabilities);
   // TEGroupedMLP.forward, activation_recompute: what the activation answers is thrown away behind
   // linear_fc2.
-  block.ops().back().remade = Remade::expert_activation;
+  mark_remade(block, activates, Remade::expert_activation, {active});
   const TensorId down = adapted_experts(
       block, context, {"expert_down_proj", g, context.h, active},
-      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active));
+      grouped_product(block, context,
+                      {.name = "expert_down_proj",
+                       .count = count,
+                       .rows = rows,
+                       .in = g,
+                       .out = context.h,
+                       .input_is_kept = context.recomputes(&SelectiveRecompute::expert_activation)},
+                      active));
   block.ops().back().drops = Remade::expert_activation;
   const TensorId out = copied_rows(block, context, {"unpad_experts", "rows"},
                                    with_expert_biases(block, context, down, probabilities));

@@ -166,7 +166,7 @@ TensorId bounds(BlockBuilder& block, const MegatronContext& context, std::string
 /// random numbers.
 TensorId attention_core(BlockBuilder& block, const MegatronContext& context,
                         const HeadParts& heads) {
-  const AttentionCore part(block);
+  const PartOfLayer part(block, &LayerParts::attention_core);
   const Dimensions dims = context.dimensions();
   Op op;
   op.kind = OpKind::attention;
@@ -219,7 +219,7 @@ TensorId attention_of(BlockBuilder& block, const MegatronContext& context, Tenso
 /// GLUActivation: act(gate) * up, PyTorch's own nodes, which keep the product's parts, act(gate)
 /// and the result.
 TensorId feed_forward_of(BlockBuilder& block, const MegatronContext& context, TensorId x) {
-  const FeedForwardPart inside(block);
+  const PartOfLayer inside(block, &LayerParts::feed_forward);
   Frame call(block);
   const TensorId merged =
       call.local(column_linear(block, context, {"up_proj", context.h, Expr(2) * context.f}, x));

@@ -215,8 +215,7 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     op.backward_messages.clear();
     op.gradients.clear();
   }
-  op.attention_core = op.attention_core || in_core_;
-  op.feed_forward = op.feed_forward || in_feed_forward_;
+  for (bool LayerParts::* const part : parts_) op.part_of.*part = true;
   block_.ops.push_back(std::move(op));
   block_.ops.back().releases = std::exchange(let_go_first_, {});
 }

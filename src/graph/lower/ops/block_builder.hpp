@@ -146,8 +146,7 @@ class BlockBuilder {
  private:
   friend class Frame;
   friend class FrozenModules;
-  friend class AttentionCore;
-  friend class FeedForwardPart;
+  friend class PartOfLayer;
   /// A storage whose reference ends with op `op` at the earliest.
   struct Held {
     TensorId storage;
@@ -163,10 +162,9 @@ class BlockBuilder {
   Block block_;
   std::vector<bool> needs_gradient_;
   bool input_goes_ = false;
-  bool in_core_ = false;
-  bool in_feed_forward_ = false;
-  std::vector<TensorId> let_go_first_;  // named before there is an op
-  std::vector<Held> held_;              // in the order in which their functions return
+  std::vector<bool LayerParts::*> parts_;  // that are being written
+  std::vector<TensorId> let_go_first_;     // named before there is an op
+  std::vector<Held> held_;                 // in the order in which their functions return
   std::vector<TensorId> held_to_end_;
 };
 
@@ -184,32 +182,18 @@ class FrozenModules {
   bool before_;
 };
 
-/// Marks the ops emitted while one stands as part of the attention core.
-class AttentionCore {
+/// The ops emitted while one stands are in that part of the layer.
+class PartOfLayer {
  public:
-  explicit AttentionCore(BlockBuilder& block)
-      : block_(block), before_(std::exchange(block.in_core_, true)) {}
-  ~AttentionCore() { block_.in_core_ = before_; }
-  AttentionCore(const AttentionCore&) = delete;
-  AttentionCore& operator=(const AttentionCore&) = delete;
+  PartOfLayer(BlockBuilder& block, bool LayerParts::* part) : block_(block) {
+    block_.parts_.push_back(part);
+  }
+  ~PartOfLayer() { block_.parts_.pop_back(); }
+  PartOfLayer(const PartOfLayer&) = delete;
+  PartOfLayer& operator=(const PartOfLayer&) = delete;
 
  private:
   BlockBuilder& block_;
-  bool before_;
-};
-
-/// Marks the ops emitted while one stands as part of the feed-forward.
-class FeedForwardPart {
- public:
-  explicit FeedForwardPart(BlockBuilder& block)
-      : block_(block), before_(std::exchange(block.in_feed_forward_, true)) {}
-  ~FeedForwardPart() { block_.in_feed_forward_ = before_; }
-  FeedForwardPart(const FeedForwardPart&) = delete;
-  FeedForwardPart& operator=(const FeedForwardPart&) = delete;
-
- private:
-  BlockBuilder& block_;
-  bool before_;
 };
 
 /// A function of the model's program: its locals live until it returns, other tensors until their

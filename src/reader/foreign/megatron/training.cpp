@@ -90,15 +90,6 @@ bool has_narrow_grads(const MegatronFile& megatron) {
          type_of(megatron, "main_grads_dtype") == "bf16";
 }
 
-struct RecomputedModule {
-  std::string_view foreign;
-  std::string_view own;
-};
-constexpr RecomputedModule kModules[] = {{"core_attn", "attention-core"},
-                                         {"mlp", "feed-forward"},
-                                         {"moe_act", "moe-activation"},
-                                         {"layernorm", "norm"}};
-
 void write_modules(const MegatronFile& megatron, std::string_view granularity) {
   ForeignImport& file = megatron.file;
   if (!megatron.has("recompute_modules")) {
@@ -110,12 +101,13 @@ void write_modules(const MegatronFile& megatron, std::string_view granularity) {
   if (written->kind == ValueKind::scalar) items.push_back(*written);
   std::string list;
   for (const Value& item : items) {
-    const auto* const row = std::ranges::find(kModules, item.text, &RecomputedModule::foreign);
-    if (row == std::end(kModules)) {
+    const auto* const row = std::ranges::find(kSelectiveWords, item.text, &SelectiveWord::module);
+    if (row == std::end(kSelectiveWords)) {
       return file.refuse(key, "recompute of the module " + quote(item.text),
-                         "known are core_attn, mlp, moe_act and layernorm");
+                         "known are core_attn, layernorm, mla_up_proj, mlp, moe, moe_act and "
+                         "shared_experts");
     }
-    list += (list.empty() ? "" : ", ") + std::string(row->own);
+    list += (list.empty() ? "" : ", ") + std::string(row->word);
   }
   file.write("training.recompute", "{selective: [" + list + "]}", {key, granularity});
 }

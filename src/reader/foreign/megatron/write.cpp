@@ -219,13 +219,9 @@ void add_recompute(const Recompute& recompute, Arguments& list) {
   if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
     list.add("--recompute-granularity", "selective");
     std::string modules;
-    const auto name = [&modules](bool chosen, std::string_view module) {
-      if (chosen) modules += (modules.empty() ? "" : " ") + std::string(module);
-    };
-    name(parts->attention_core, "core_attn");
-    name(parts->feed_forward, "mlp");
-    name(parts->expert_activation, "moe_act");
-    name(parts->norms, "layernorm");
+    for (const SelectiveWord& word : kSelectiveWords) {
+      if (parts->*word.part) modules += (modules.empty() ? "" : " ") + std::string(word.module);
+    }
     list.add("--recompute-modules", modules);
   }
 }
