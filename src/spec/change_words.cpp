@@ -100,6 +100,7 @@ const ChangeWords kWordsOfMegatron = {
     .recompute_full =
         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
     .recompute_selective = "--recompute-granularity selective",
+    .recompute_modules = "--recompute-granularity selective --recompute-modules {modules}",
     .recompute_first =
         "--recompute-granularity full --recompute-method block --recompute-num-layers {k}",
     .micro_batch = "--micro-batch-size {b}",

@@ -183,6 +183,28 @@ TEST_CASE("a program's techniques are those that it has a word for, and the job 
   CHECK_FALSE(has(of("{name: transformers, loop: trainer}"), "fused optimizer"));
 }
 
+TEST_CASE("Megatron's modules are offered where layers have them, in its words and the spec's") {
+  const Sets megatron = {"training.implementation=megatron", "training.precision=megatron",
+                         "hardware.gpu=h100-sxm-80gb"};
+  const auto offered = [&](const std::string& preset) {
+    const Job job = read_job(request_with(preset, megatron)).value();
+    std::vector<std::string> flags;
+    for (const Technique& technique : techniques_for(job)) {
+      if (!technique.change.starts_with("--recompute-granularity selective --")) continue;
+      flags.push_back(technique.change.substr(technique.change.rfind("modules ") + 8));
+      INFO(technique.name);
+      CHECK(read_job(request_with(preset, joined(megatron, technique.sets))).ok());
+    }
+    return flags;
+  };
+  CHECK(offered("llama-3-8b") == std::vector<std::string>{"mlp", "layernorm"});
+  CHECK(offered("qwen3-30b-a3b") ==
+        std::vector<std::string>{"moe", "moe_act", "layernorm", "moe_act layernorm"});
+  CHECK(offered("deepseek-v2-lite") ==
+        std::vector<std::string>{"mlp", "mla_up_proj", "moe", "moe_act", "layernorm",
+                                 "shared_experts", "mla_up_proj moe_act layernorm"});
+}
+
 TEST_CASE("a micro-batch is halved beside as many more micro-steps") {
   const Job job =
       read_job(request_with("gpt2", {"training.micro_batch=8", "training.global_batch=16"}))

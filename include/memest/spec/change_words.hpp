@@ -13,6 +13,7 @@ struct Implementation;
 struct ChangeWords {
   std::string_view recompute_full = {};
   std::string_view recompute_selective = {};
+  std::string_view recompute_modules = {};       ///< of the {modules} of a layer
   std::string_view recompute_first = {};         ///< of the first {k} layers
   std::string_view recompute_every_second = {};  ///< `recompute: {every: 2}`
   std::string_view save_on_cpu = {};             ///< of saved tensors, into page-locked memory

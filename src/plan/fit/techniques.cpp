@@ -46,6 +46,22 @@ std::string_view torch_call_of(std::string_view optimizer) {
   return found == kCalls.end() ? std::string_view() : found->call;
 }
 
+/// The parts that layers of the model have, without the attention core.
+SelectiveRecompute parts_of(const ModelSpec& model) {
+  SelectiveRecompute parts{.attention_core = false, .norms = true};
+  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (decoder == nullptr) return parts;
+  parts.latent_projection = std::holds_alternative<LatentAttention>(decoder->attention);
+  for (const LayerKind& kind : decoder->kinds) {
+    const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
+    parts.feed_forward = parts.feed_forward || experts == nullptr;
+    if (experts == nullptr) continue;
+    parts.experts = parts.expert_activation = true;
+    parts.shared_experts = experts->shared_size > 0;
+  }
+  return parts;
+}
+
 class TechniqueList {
  public:
   explicit TechniqueList(const Job& job)
@@ -80,11 +96,41 @@ class TechniqueList {
          group,
          {"training.recompute=selective"},
          text(words_.recompute_selective)});
+    recompute_modules();
     recompute_first_layers();
     add({"recompute every second layer",
          group,
          {"training.recompute={every: 2}"},
          text(words_.recompute_every_second)});
+  }
+
+  /// Megatron's modules that the model has, each alone, and all those whose results others have
+  /// saved together.
+  void recompute_modules() {
+    if (words_.recompute_modules.empty()) return;
+    const SelectiveRecompute has = parts_of(job_.model);
+    std::vector<SelectiveWord> remade;
+    for (const SelectiveWord& word : kSelectiveWords) {
+      if (!(has.*word.part)) continue;
+      add(recomputed({word}));
+      SelectiveRecompute alone{.attention_core = false};
+      alone.*word.part = true;
+      if (alone.remakes()) remade.push_back(word);
+    }
+    if (remade.size() > 1) add(recomputed(remade));
+  }
+
+  [[nodiscard]] Technique recomputed(const std::vector<SelectiveWord>& words) const {
+    std::string own;
+    std::string modules;
+    for (const SelectiveWord& word : words) {
+      own += (own.empty() ? "" : ", ") + text(word.word);
+      modules += (modules.empty() ? "" : " ") + text(word.module);
+    }
+    return {"recompute " + own,
+            TechniqueGroup::recompute,
+            {"training.recompute={selective: [" + own + "]}"},
+            replaced(text(words_.recompute_modules), "{modules}", modules)};
   }
 
   void saved_tensors() {
