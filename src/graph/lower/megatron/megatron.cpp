@@ -51,8 +51,8 @@ class StageWriter {
     std::int64_t first = part.first;
     wanted_ = wants_embeddings(part);
     // A stage without the embedding computes the table of angles itself (GPTModel._preprocess runs
-    // on every stage).
-    if (!part.embedding && part.count > 0 && context_.rotates()) {
+    // on every stage); layers of latent attention have tables of their own.
+    if (!part.embedding && part.count > 0 && context_.rotates() && !context_.latent) {
       append_layers(layer(first, true), 1);
       ++first;
     }

@@ -236,7 +236,7 @@ OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
 Block megatron_embedding(const MegatronContext& context, bool named) {
   BlockBuilder block("embedding", context.precision());
   TensorId x = embedded(block, context);
-  rotary_table(block, context);
+  if (!context.latent) rotary_table(block, context);
   // A transposed tensor without a copy is a view; TransformerBlock.forward calls
   // make_viewless_tensor, so that pipeline stages can free outputs by .data.
   const bool copied = transposes(context) || context.sequence ||

@@ -1,9 +1,9 @@
 // MLASelfAttention over layers of Transformer Engine: queries, keys and values are products of
 // normed latents; one part of a head rotates, for all heads' keys the same. Its rotations are not
-// fused. The table of angles, which every layer makes for itself, is counted once. Each
-// tensor-parallel rank has the products into latents whole (TELinear, duplicated), over its own
-// shard of the sequence, whose rotated parts are then all-gathered; products out of latents have a
-// rank's heads.
+// fused. Every layer makes a table of angles for itself, which stays (RotaryEmbedding.forward is
+// @lru_cache). Each tensor-parallel rank has the products into latents whole (TELinear,
+// duplicated), over its own shard of the sequence, whose rotated parts are then all-gathered;
+// products out of latents have a rank's heads.
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -94,6 +94,7 @@ class MegatronLatentWriter {
 
   Latents into_latents(Frame& forward, TensorId x) {
     Frame call(block_);
+    rotary_table(block_, context_);
     Latents latents{.queries = x};
     // config.q_lora_rank is None: linear_q_proj from the hidden states, as in DeepSeek-V2-Lite.
     if (latent_.q_lora_rank > 0) {
