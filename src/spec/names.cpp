@@ -336,13 +336,20 @@ std::string full_value(const FullRecompute& full) {
   return keys.empty() ? "full" : "{full: {" + keys + "}}";
 }
 
-std::string selective_value(const SelectiveRecompute& parts) {
-  if (!parts.beyond_attention()) return "selective";
+std::string words_of(const SelectiveRecompute& parts) {
   std::string words;
   for (const SelectiveWord& word : kSelectiveWords) {
     if (parts.*word.part) words += (words.empty() ? "" : ", ") + std::string(word.word);
   }
-  return "{selective: [" + words + "]}";
+  return words;
+}
+
+std::string selective_value(const SelectiveRecompute& parts) {
+  return parts.beyond_attention() ? "{selective: [" + words_of(parts) + "]}" : "selective";
+}
+
+std::string selective_text(const SelectiveRecompute& parts) {
+  return parts.beyond_attention() ? words_of(parts) : "selective";
 }
 
 }  // namespace
@@ -357,7 +364,7 @@ std::string text_of(const Recompute& recompute) {
                    }
                    return full.reentrant ? text + ", reentrant" : text;
                  },
-                 [](const SelectiveRecompute&) { return std::string("selective"); },
+                 [](const SelectiveRecompute& parts) { return selective_text(parts); },
                  [](const EveryRecompute& every) { return "every " + std::to_string(every.every); },
                  [](const SqrtRecompute&) { return std::string("sqrt"); },
                  [](const ChosenRecompute& chosen) {

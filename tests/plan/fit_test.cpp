@@ -197,12 +197,17 @@ TEST_CASE("Megatron's modules are offered where layers have them, in its words a
     }
     return flags;
   };
-  CHECK(offered("llama-3-8b") == std::vector<std::string>{"mlp", "layernorm"});
-  CHECK(offered("qwen3-30b-a3b") ==
-        std::vector<std::string>{"moe", "moe_act", "layernorm", "moe_act layernorm"});
+  CHECK(offered("llama-3-8b") == std::vector<std::string>{"mlp"});
+  CHECK(offered("qwen3-30b-a3b") == std::vector<std::string>{"moe", "moe_act", "layernorm",
+                                                             "moe_act layernorm", "moe layernorm"});
   CHECK(offered("deepseek-v2-lite") ==
         std::vector<std::string>{"mlp", "mla_up_proj", "moe", "moe_act", "layernorm",
-                                 "shared_experts", "mla_up_proj moe_act layernorm"});
+                                 "shared_experts", "mla_up_proj moe_act layernorm",
+                                 "mla_up_proj moe layernorm"});
+  CHECK_FALSE(
+      has(techniques_of(std::get<FitLadder>(ladder_of(
+              "qwen3-30b-a3b", joined(megatron, {"training.recompute={selective: [norm]}"})))),
+          "recompute norm"));
 }
 
 TEST_CASE("a micro-batch is halved beside as many more micro-steps") {

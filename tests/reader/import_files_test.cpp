@@ -237,6 +237,8 @@ TEST_CASE("Megatron's ranks, checkpoints and kernels follow from several flags")
   CHECK(value_of(megatron("--recompute-granularity selective --recompute-modules mla_up_proj moe "
                           "shared_experts"),
                  "training.recompute.selective") == "mla-up-proj moe shared-experts");
+  CHECK(value_of(megatron("--moe-layer-recompute"), "training.recompute.selective") ==
+        "attention-core moe");
   CHECK(refusal_of(megatron("--recompute-granularity selective --recompute-modules router")) ==
         "recompute of the module 'router' is not available yet");
   CHECK(value_of(megatron("--transformer-impl local"), "training.implementation") ==

@@ -259,7 +259,10 @@ void BackwardPass::hand_gradients(Node& node, StorageId kept) {
                               : in_place ? kept
                                          : node.made[handed.tensor];
     GradientSlot gradient{storage, handed.reach, true};
-    if (on && is_view(node.incoming.reach)) gradient.reach = node.incoming.reach;
+    const bool lies_otherwise = gradient.reach == Reach::transposed;
+    if (on && is_view(node.incoming.reach) && !lies_otherwise) {
+      gradient.reach = node.incoming.reach;
+    }
     if (!handed.last) recorder_.retain(gradient.storage);
     const Cell target = order_.cell(site.instance, handed.input);
     const Label label = sum_label(site, handed);

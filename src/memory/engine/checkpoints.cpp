@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "memest/diag/expect.hpp"
+
 namespace memest {
 namespace {
 
@@ -182,7 +184,8 @@ class RemadeResults {
       while (i < count && op(i).remade == kind) ++i;
       part.end = i;
       part.behind = part.end;
-      while (op(part.behind).drops != kind) ++part.behind;
+      while (part.behind < count && op(part.behind).drops != kind) ++part.behind;
+      expect(part.behind < count, "results that are made again were thrown away somewhere");
       describe(part);
       list.push_back(std::move(part));
     }

@@ -261,8 +261,8 @@ bool BackwardPass::is_leaf(const Node& node, Cell cell) {
 }
 
 /// AccumulateGrad copies what does not lie as the leaf does (torch/csrc/autograd/functions/
-/// accumulate_grad.h, clone_obey_contract), and adopts what does; of a node's gradients the last
-/// first.
+/// accumulate_grad.h, clone_obey_contract), and adopts a detached argument's that does; of a node's
+/// gradients the last first.
 void BackwardPass::copy_leaves(Node& node) {
   for (; !node.copied_leaves.empty(); node.copied_leaves.pop_back()) {
     const CopiedLeaf& leaf = node.copied_leaves.back();

@@ -1,6 +1,7 @@
 #include "memory/megatron/megatron_batches.hpp"
 
 #include <utility>
+#include <variant>
 
 #include "memest/units/int128.hpp"
 #include "memory/timeline/labels.hpp"
@@ -54,6 +55,13 @@ MicroBatch MegatronBatches::next(HeldStorage& tokens, bool at_end) {
   const auto name = [this](const HeldStorage& one) { return recorder_.share(one.id()); };
   tokens = name(own_tokens);
   return {name(rest.labels), name(rest.loss_mask), name(rest.positions), name(rest.attention_mask)};
+}
+
+bool keeps_attention_mask(const Recompute& recompute) {
+  if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
+    return parts->attention_core;
+  }
+  return !std::holds_alternative<NoRecompute>(recompute);
 }
 
 }  // namespace memest

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memest/spec/job.hpp"
+#include "memest/spec/recompute/recompute.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
@@ -47,5 +48,10 @@ class MegatronBatches {
   std::vector<Staying> staying_;
   std::size_t read_ = 0;
 };
+
+/// Fused attention does not read the mask; checkpoints of whole layers and of the attention core
+/// hold it with their arguments (TransformerBlock, Attention._checkpointed_attention_forward),
+/// those of other parts are not given it.
+bool keeps_attention_mask(const Recompute& recompute);
 
 }  // namespace memest

@@ -106,9 +106,7 @@ HeldStorage MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());
   batch.labels.drop();
   batch.positions.drop();
-  // Fused attention does not read it; checkpoints hold it with their arguments.
-  const bool kept = !std::holds_alternative<NoRecompute>(training_.recompute);
-  if (!kept) flight.attention_mask.drop();
+  if (!keeps_attention_mask(training_.recompute)) flight.attention_mask.drop();
   if (is_last(flight.chunk)) return answer;
   scale_auxiliary_loss();
   flight.mask.drop();

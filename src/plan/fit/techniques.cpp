@@ -14,6 +14,7 @@
 #include "memest/spec/change_words.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/recompute/layer_parts.hpp"
 
 namespace memest {
 namespace {
@@ -46,22 +47,6 @@ std::string_view torch_call_of(std::string_view optimizer) {
   return found == kCalls.end() ? std::string_view() : found->call;
 }
 
-/// The parts that layers of the model have, without the attention core.
-SelectiveRecompute parts_of(const ModelSpec& model) {
-  SelectiveRecompute parts{.attention_core = false, .norms = true};
-  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
-  if (decoder == nullptr) return parts;
-  parts.latent_projection = std::holds_alternative<LatentAttention>(decoder->attention);
-  for (const LayerKind& kind : decoder->kinds) {
-    const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
-    parts.feed_forward = parts.feed_forward || experts == nullptr;
-    if (experts == nullptr) continue;
-    parts.experts = parts.expert_activation = true;
-    parts.shared_experts = experts->shared_size > 0;
-  }
-  return parts;
-}
-
 class TechniqueList {
  public:
   explicit TechniqueList(const Job& job)
@@ -91,6 +76,8 @@ class TechniqueList {
            {"training.recompute=full"},
            text(words_.recompute_full)});
     }
+    const bool selects = std::holds_alternative<SelectiveRecompute>(training_.recompute);
+    if (selects) recompute_modules();
     if (!std::holds_alternative<NoRecompute>(training_.recompute)) return;
     add({"recompute selectively",
          group,
@@ -104,33 +91,43 @@ class TechniqueList {
          text(words_.recompute_every_second)});
   }
 
-  /// Megatron's modules that the model has, each alone, and all those whose results others have
-  /// saved together.
+  /// Megatron's modules that the layers have, each alone; all whose results others have saved; and
+  /// those beside whole layers of experts. Its legacy layers have no such words.
   void recompute_modules() {
-    if (words_.recompute_modules.empty()) return;
-    const SelectiveRecompute has = parts_of(job_.model);
-    std::vector<SelectiveWord> remade;
+    const bool legacy = training_.implementation.layers == LayerSpec::legacy;
+    if (words_.recompute_modules.empty() || legacy) return;
+    const SelectiveRecompute has = parts_of_layers(job_);
+    SelectiveRecompute remade{.attention_core = false};
     for (const SelectiveWord& word : kSelectiveWords) {
       if (!(has.*word.part)) continue;
-      add(recomputed({word}));
       SelectiveRecompute alone{.attention_core = false};
       alone.*word.part = true;
-      if (alone.remakes()) remade.push_back(word);
+      offer(alone);
+      if (alone.remakes()) remade.*word.part = true;
     }
-    if (remade.size() > 1) add(recomputed(remade));
+    offer(remade);
+    remade.experts = has.experts;
+    remade.expert_activation = false;
+    offer(remade);
   }
 
-  [[nodiscard]] Technique recomputed(const std::vector<SelectiveWord>& words) const {
+  void offer(const SelectiveRecompute& parts) {
+    const std::string value = spec_value_of(parts);
+    const std::string set = "training.recompute=" + value;
+    const bool known = std::ranges::any_of(
+        list_, [&](const Technique& other) { return other.sets == std::vector{set}; });
+    if (!parts.beyond_attention() || known || value == spec_value_of(training_.recompute)) return;
     std::string own;
     std::string modules;
-    for (const SelectiveWord& word : words) {
+    for (const SelectiveWord& word : kSelectiveWords) {
+      if (!(parts.*word.part)) continue;
       own += (own.empty() ? "" : ", ") + text(word.word);
       modules += (modules.empty() ? "" : " ") + text(word.module);
     }
-    return {"recompute " + own,
-            TechniqueGroup::recompute,
-            {"training.recompute={selective: [" + own + "]}"},
-            replaced(text(words_.recompute_modules), "{modules}", modules)};
+    add({"recompute " + own,
+         TechniqueGroup::recompute,
+         {set},
+         replaced(text(words_.recompute_modules), "{modules}", modules)});
   }
 
   void saved_tensors() {

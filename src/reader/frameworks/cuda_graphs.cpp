@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/recompute/layer_parts.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -33,6 +34,15 @@ bool captures_experts(const Job& job) {
 bool reads_counts_back(const Job& job) {
   const MixtureOfExperts* const experts = job.model.experts();
   return experts != nullptr && experts->capacity_factor == 0;
+}
+
+bool captures(const Job& job, GraphScope scope) {
+  return graphs_of(job).full_iteration || graphs_of(job).has(scope);
+}
+
+Dropout dropout_of(const Job& job) {
+  const auto* const decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return decoder == nullptr ? Dropout{} : decoder->dropout;
 }
 
 struct GraphRule {
@@ -87,12 +97,35 @@ constexpr std::array kGraphRules = {
               "write 'cuda_graph: full_iteration', or recompute parts of layers"},
     // transformer_config.py: "moe recompute is not supported with moe_router CUDA graph".
     GraphRule{[](const Job& job) {
-                const auto* parts = std::get_if<SelectiveRecompute>(&job.training->recompute);
-                return graphs_of(job).has(GraphScope::moe_router) && parts != nullptr &&
-                       parts->experts;
+                return graphs_of(job).has(GraphScope::moe_router) &&
+                       recomputes(job, &SelectiveRecompute::experts);
               },
               "Megatron recomputes no layer of experts whose router is captured",
               "leave 'moe_router' out, or recompute 'moe-activation' and 'shared-experts'"},
+    // moe_layer.py: moe_layer_recompute asks for another cuda_graph_impl than local.
+    GraphRule{[](const Job& job) {
+                return graphs_of(job).full_iteration &&
+                       recomputes(job, &SelectiveRecompute::experts);
+              },
+              "Megatron recomputes no layer of experts where a full iteration is captured",
+              "leave 'cuda_graph' out, or recompute 'shared-experts'"},
+    // transformer_config.py: "attention dropout is not supported with graphed attention
+    // recomputation", "hidden dropout is not supported with graphed MLP/MoE recomputation".
+    GraphRule{[](const Job& job) {
+                return dropout_of(job).attention > 0 && captures(job, GraphScope::attn) &&
+                       recomputes(job, &SelectiveRecompute::attention_core);
+              },
+              "Megatron captures no attention with dropout whose core is recomputed",
+              "leave 'attention-core' or 'cuda_graph' out, or set the model's dropout to 0"},
+    GraphRule{[](const Job& job) {
+                if (dropout_of(job).residual == 0) return false;
+                return (captures(job, GraphScope::mlp) &&
+                        recomputes(job, &SelectiveRecompute::feed_forward)) ||
+                       (captures(job, GraphScope::moe) &&
+                        recomputes(job, &SelectiveRecompute::experts));
+              },
+              "Megatron captures no feed-forward that is recomputed beside dropout",
+              "leave 'recompute' or 'cuda_graph' out, or set the model's dropout to 0"},
     GraphRule{[](const Job& job) { return job.training->offloaded_layers > 0; },
               "Megatron captures nothing whose activations go to the host",
               "leave 'cuda_graph' or 'offload_activations' out"},

@@ -1,6 +1,6 @@
 // Wrappers that Megatron puts around its layers, and what of a job each does not run: Megatron-FSDP
 // (--use-megatron-fsdp, optim_grads_params), and how a spec asks for it; checkpoints whose answer
-// is thrown away and made again (recompute_modules layernorm and moe_act); Megatron-Bridge's
+// is thrown away and made again, and those of parts (recompute_modules); Megatron-Bridge's
 // adapters.
 #include <array>
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/recompute/layer_parts.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/rules.hpp"
 #include "reader/text/scalar.hpp"
@@ -77,27 +78,16 @@ const SelectiveRecompute* parts_of(const Job& job) {
   return std::get_if<SelectiveRecompute>(&job.training->recompute);
 }
 
-bool recomputes(const Job& job, bool SelectiveRecompute::* part) {
-  const SelectiveRecompute* parts = parts_of(job);
-  return parts != nullptr && parts->*part;
-}
-
 bool remakes_activations(const Job& job) {
   return recomputes(job, &SelectiveRecompute::expert_activation);
 }
 
-bool has_latents(const Job& job) {
-  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  return decoder != nullptr && std::holds_alternative<LatentAttention>(decoder->attention);
+/// Where there are no such norms Megatron finds nothing to recompute, and runs.
+bool remakes_norms(const Job& job) {
+  return recomputes(job, &SelectiveRecompute::norms) && parts_of_layers(job).norms;
 }
 
-/// Norms of layers of Transformer Engine are modules before latents and experts alone; where there
-/// are none Megatron finds nothing to recompute, and runs.
-bool remakes_norms(const Job& job) {
-  return recomputes(job, &SelectiveRecompute::norms) &&
-         (layers_of(job).layers != LayerSpec::te || has_latents(job) ||
-          job.model.experts() != nullptr);
-}
+bool quantises(const Job& job) { return job.training->te_linears.has_value(); }
 
 constexpr std::array kRecomputeRules = {
     Rule{"training", "recompute",
@@ -118,36 +108,47 @@ constexpr std::array kRecomputeRules = {
     // multi_latent_attention".
     Rule{"training", "recompute",
          [](const Job& job) {
-           return recomputes(job, &SelectiveRecompute::latent_projection) && !has_latents(job);
+           return recomputes(job, &SelectiveRecompute::latent_projection) &&
+                  !parts_of_layers(job).latent_projection;
          },
          "Megatron recomputes projections out of latents, which this model does not have",
          "leave 'mla-up-proj' out"},
+    // Megatron runs the one checkpoint within the other; parts are followed side by side.
     Rule{"training", "recompute",
          [](const Job& job) {
            return recomputes(job, &SelectiveRecompute::experts) &&
                   (remakes_activations(job) ||
-                   recomputes(job, &SelectiveRecompute::shared_experts));
+                   (recomputes(job, &SelectiveRecompute::shared_experts) &&
+                    parts_of_layers(job).shared_experts));
          },
          "recompute of a part of what 'moe' recomputes is not available yet",
          "leave 'moe' out, or 'moe-activation' and 'shared-experts'"},
     Rule{"training", "recompute",
          [](const Job& job) {
-           return remakes_norms(job) && layers_of(job).layers == LayerSpec::legacy;
+           const SelectiveRecompute* parts = parts_of(job);
+           return parts != nullptr && parts->beyond_attention() &&
+                  layers_of(job).layers == LayerSpec::legacy;
          },
-         "Megatron-LM's legacy layers recompute no norms alone", "leave 'norm' out"},
+         "Megatron-LM's legacy layers recompute the attention core alone of their parts",
+         "write 'selective' or 'full'"},
     // transformer_config.py: "Delayed scaling does not support moe_act and layernorm recompute for
-    // fp8", and Transformer Engine 2.6 or later is asked for.
+    // fp8".
     Rule{"training", "recompute",
          [](const Job& job) {
-           const std::optional<TeLinears>& linears = job.training->te_linears;
-           return linears &&
-                  (linears->recipe == TeRecipe::delayed ||
-                   layers_of(job).transformer_engine == TeRelease::te_2_2) &&
+           return quantises(job) && job.training->te_linears->recipe == TeRecipe::delayed &&
+                  (recomputes(job, &SelectiveRecompute::norms) || remakes_activations(job));
+         },
+         "Megatron recomputes no norms and no experts' activations beside delayed scaling",
+         "leave 'norm' and 'moe-activation' out, or choose another recipe"},
+    // transformer_config.py: is_te_min_version("2.6.0dev0").
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return quantises(job) && layers_of(job).transformer_engine == TeRelease::te_2_2 &&
                   (recomputes(job, &SelectiveRecompute::norms) || remakes_activations(job));
          },
          "Megatron recomputes norms and experts' activations beside products in 8 bits from "
-         "Transformer Engine 2.6 on, and not beside delayed scaling",
-         "leave 'norm' and 'moe-activation' out, or choose another recipe"},
+         "Transformer Engine 2.6 on",
+         "leave 'norm' and 'moe-activation' out, or choose a later 'transformer_engine'"},
 };
 
 bool is_adapted(const Job& job) { return job.model.adapter.has_value(); }

@@ -104,7 +104,7 @@ void mark_remade(BlockBuilder& block, std::size_t first, Remade kind,
   for (std::size_t i = first; i < block.ops().size(); ++i) {
     Op& op = block.ops()[i];
     op.remade = kind;
-    op.answers_part = std::ranges::find(results, op.outputs.front()) != results.end();
+    op.answers_part = std::ranges::find_first_of(op.outputs, results) != op.outputs.end();
   }
 }
 

@@ -125,11 +125,8 @@ Expr ProductCasts::gathered_gradient() const {
 /// A frozen weight's backward wants nothing of the input; but LayerNormLinear saves the rows that
 /// it has multiplied, which it clears where it does not answer them in 16 bits.
 void ProductCasts::keep_input(BlockBuilder& block, TensorId x, const Expr& given, Op& op) const {
-  if (keeps_given()) {
-    op.saved.push_back(x);
-    return;
-  }
-  if (!product_.trained && !product_.returns_norm) {
+  if (keeps_given()) op.saved.push_back(x);
+  if (keeps_given() || (!product_.trained && !product_.returns_norm)) {
     op.forward_scratch.push_back(
         scratch(block, {product_.name, "quantized input"}, {one(given)}, DType::uint8));
     return;

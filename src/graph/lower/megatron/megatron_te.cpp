@@ -41,13 +41,16 @@ TeProduct product_of(BlockBuilder& block, const MegatronContext& context,
   return made;
 }
 
-/// FlashAttention.forward: from [s, b, heads, d] to [b, s, heads, d], a copy of several sequences.
+/// FlashAttention.forward: from [s, b, heads, d] to [b, s, heads, d], a copy of several sequences,
+/// whose gradient is turned back as a view.
 TensorId by_sequence(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                      TensorId x) {
   if (context.policy.micro_batch == 1) return x;
   Shape shape = block.tensor(x).shape;
   std::swap(shape[0], shape[1]);
-  return copy(block, {name, "by sequence"}, x, std::move(shape));
+  const TensorId turned = copy(block, {name, "by sequence"}, x, std::move(shape));
+  for (InputGradient& gradient : block.ops().back().gradients) gradient.reach = Reach::transposed;
+  return turned;
 }
 
 /// FlashAttnFunc, or FusedAttnFunc over cuDNN: keep what they read, the output, its log-sum-exp and

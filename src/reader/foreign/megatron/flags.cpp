@@ -151,7 +151,6 @@ constexpr KeyRow kRefused[] = {
     refused_key("--fine-grained-activation-offloading", "false",
                 "offload of activations in Megatron"),
     refused_key("--mtp-num-layers", "0|none", "prediction of several tokens"),
-    refused_key("--moe-layer-recompute", "false", "recompute of whole layers of experts"),
     refused_key("--standalone-embedding-stage", "false", "a stage of the embedding alone"),
     refused_key("--moe-latent-size", "none", "a narrower width of experts"),
     refused_key("--attention-output-gate", "false", "attention with a gate on its output"),

@@ -77,6 +77,7 @@ constexpr MegatronName kNames[] = {
     {"cpu_offloading", "--cpu-offloading", "model.cpu_offloading"},
     {"cpu_offloading_num_layers", "--cpu-offloading-num-layers", "model.cpu_offloading_num_layers"},
     {"recompute_modules", "--recompute-modules", "model.recompute_modules"},
+    {"moe_layer_recompute", "--moe-layer-recompute", "model.moe_layer_recompute"},
     {"cuda_graph_impl", "--cuda-graph-impl", "model.cuda_graph_impl"},
     {"cuda_graph_scope", "--cuda-graph-scope", "model.cuda_graph_scope"},
     {"enable_cuda_graph", "--enable-cuda-graph", "model.enable_cuda_graph"},

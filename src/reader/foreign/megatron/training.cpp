@@ -90,26 +90,39 @@ bool has_narrow_grads(const MegatronFile& megatron) {
          type_of(megatron, "main_grads_dtype") == "bf16";
 }
 
+std::string known_modules() {
+  std::string names;
+  for (const SelectiveWord& word : kSelectiveWords) {
+    names += (names.empty() ? "" : ", ") + std::string(word.module);
+  }
+  return names;
+}
+
+/// Modules that are written, or Megatron's own, and with --moe-layer-recompute "moe" (deprecated:
+/// transformer_config.py appends it).
 void write_modules(const MegatronFile& megatron, std::string_view granularity) {
   ForeignImport& file = megatron.file;
-  if (!megatron.has("recompute_modules")) {
-    return file.write("training.recompute", "selective", {granularity});
+  const bool layers = megatron.flag("moe_layer_recompute", false);
+  const bool listed = megatron.has("recompute_modules");
+  if (!listed && !layers) return file.write("training.recompute", "selective", {granularity});
+  const std::string_view key = megatron.key(listed ? "recompute_modules" : "moe_layer_recompute");
+  SelectiveRecompute parts{.attention_core = !listed, .experts = layers};
+  std::vector<Value> items;
+  if (listed) {
+    const Value* written = file.find(key);
+    items = written->items;
+    if (written->kind == ValueKind::scalar) items.push_back(*written);
   }
-  const std::string_view key = megatron.key("recompute_modules");
-  const Value* written = file.find(key);
-  std::vector<Value> items = written->items;
-  if (written->kind == ValueKind::scalar) items.push_back(*written);
-  std::string list;
   for (const Value& item : items) {
     const auto* const row = std::ranges::find(kSelectiveWords, item.text, &SelectiveWord::module);
     if (row == std::end(kSelectiveWords)) {
       return file.refuse(key, "recompute of the module " + quote(item.text),
-                         "known are core_attn, layernorm, mla_up_proj, mlp, moe, moe_act and "
-                         "shared_experts");
+                         "known are " + known_modules());
     }
-    list += (list.empty() ? "" : ", ") + std::string(row->word);
+    parts.*row->part = true;
   }
-  file.write("training.recompute", "{selective: [" + list + "]}", {key, granularity});
+  file.write("training.recompute", spec_value_of(Recompute(parts)),
+             {key, megatron.key("moe_layer_recompute"), granularity});
 }
 
 /// GPUs that the launcher, or the batch system around it, says.
@@ -203,10 +216,17 @@ void write_checkpoints(ForeignImport& file) {
   if (!megatron.is_yaml() && megatron.flag("recompute_activations", false)) {
     return write_modules(megatron, megatron.key("recompute_activations"));
   }
-  if (!megatron.has("recompute_granularity")) return;
   const std::string_view key = megatron.key("recompute_granularity");
-  const std::string granularity = file.text(key);
+  const bool layers = megatron.flag("moe_layer_recompute", false);
+  if (!megatron.has("recompute_granularity") && !layers) return;
+  const std::string granularity = megatron.text("recompute_granularity", "selective");
   if (granularity == "selective") return write_modules(megatron, key);
+  if (granularity == "full" && layers) {
+    // transformer_config.py: "Do not set --moe-layer-recompute with full recompute granularity."
+    return file.mistake(megatron.key("moe_layer_recompute"),
+                        "whole layers are recomputed already, those of experts among them",
+                        "leave it out, or " + std::string(key));
+  }
   if (granularity != "full") {
     return file.refuse(key, "the recompute " + quote(granularity), "known are full and selective");
   }

@@ -1,0 +1,16 @@
+// The parts that a job's layers have as modules of their own, which Megatron can recompute alone.
+#pragma once
+
+#include "memest/spec/job.hpp"
+#include "memest/spec/recompute/recompute.hpp"
+
+namespace memest {
+
+/// `job.training` is present. Norms of layers of Transformer Engine are modules before latents and
+/// experts alone: a dense layer's are fused into the products behind them (IdentityOp). The
+/// attention core is left out.
+SelectiveRecompute parts_of_layers(const Job& job);
+/// Whether `recompute` has a word for the part. `job.training` is present.
+bool recomputes(const Job& job, bool SelectiveRecompute::* part);
+
+}  // namespace memest
