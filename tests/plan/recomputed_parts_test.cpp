@@ -32,7 +32,7 @@ Job mixture(const std::string& query_latents, const std::string& training) {
 
 struct Answer {
   std::int64_t kept = 0;  ///< bytes between the passes of the last step
-  std::int64_t executed = 0;
+  Flops executed;
 };
 
 Answer answer_of(Job job, const Recompute& recompute) {
@@ -40,7 +40,7 @@ Answer answer_of(Job job, const Recompute& recompute) {
   const JobEstimate estimate = estimate_job(job);
   const auto& memory = std::get<MemoryAnswer>(estimate.memory);
   REQUIRE(memory.replayed() != nullptr);
-  Answer answer{.executed = std::get<FlopsEstimate>(estimate.flops).executed().value()};
+  Answer answer{.executed = std::get<FlopsEstimate>(estimate.flops).executed()};
   for (const PhaseMemory& phase : memory.replayed()->unpressed().phases) {
     if (phase.phase == Phase::forward) answer.kept = phase.end.value();
   }
