@@ -82,11 +82,6 @@ bool remakes_activations(const Job& job) {
   return recomputes(job, &SelectiveRecompute::expert_activation);
 }
 
-/// Where there are no such norms Megatron finds nothing to recompute, and runs.
-bool remakes_norms(const Job& job) {
-  return recomputes(job, &SelectiveRecompute::norms) && parts_of_layers(job).norms;
-}
-
 bool quantises(const Job& job) { return job.training->te_linears.has_value(); }
 
 constexpr std::array kRecomputeRules = {
