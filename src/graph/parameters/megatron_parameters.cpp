@@ -22,11 +22,9 @@ class GptModel {
   void write(const ModelPart& part) {
     inventory_.repeat(1);
     if (part.embedding) write_embedding();
-    if (std::holds_alternative<RotaryPosition>(decoder_.position)) {
-      inventory_.add(BufferTensor{.name = "rotary_pos_emb.inv_freq",
-                                  .shape = {rotary_dim() / 2},
-                                  .dtype = DType::fp32,
-                                  .rotary_frequencies = true});
+    // MLASelfAttention has a RotaryEmbedding in every layer.
+    if (!std::holds_alternative<LatentAttention>(decoder_.attention)) {
+      write_frequencies("rotary_pos_emb.inv_freq");
     }
     for (std::int64_t first = part.first; first < part.first + part.count;) {
       const std::size_t kind = decoder_.kind_of(first);
@@ -63,6 +61,14 @@ class GptModel {
   void product(const std::string& name, Projection shape) {
     shape.te_linear = narrow_;
     inventory_.projection(name, shape);
+  }
+
+  void write_frequencies(const std::string& name) {
+    if (!std::holds_alternative<RotaryPosition>(decoder_.position)) return;
+    inventory_.add(BufferTensor{.name = name,
+                                .shape = {rotary_dim() / 2},
+                                .dtype = DType::fp32,
+                                .rotary_frequencies = true});
   }
 
   void write_embedding() {
@@ -125,6 +131,7 @@ class GptModel {
     const std::int64_t heads = latent.heads / ranks_;
     const std::int64_t queries = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim);
     norm("input_layernorm");
+    write_frequencies("self_attention.rotary_pos_emb.inv_freq");
     product("self_attention.linear_proj",
             {hidden, heads * latent.v_head_dim, false, ParameterModule::attention_output});
     if (latent.q_lora_rank == 0) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "memest/diag/expect.hpp"
+
 namespace memest {
 namespace {
 
@@ -42,7 +44,9 @@ class Heights {
   void reach(const Label& label, const Height& height) {
     const auto phase = static_cast<std::size_t>(label.phase);
     const auto origin = static_cast<std::size_t>(label.origin);
-    Height& kind = heights_[(phase * kOrigins + origin) * width_ + made_by(timeline_, label)];
+    const std::size_t tensor = made_by(timeline_, label);
+    expect(tensor < width_, "what makes a storage is a block or a tensor that has a place");
+    Height& kind = heights_[(phase * kOrigins + origin) * width_ + tensor];
     if (height.allocated > kind.allocated) kind = height;
   }
 
@@ -59,8 +63,9 @@ class Heights {
  private:
   static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::zero_grad) + 1;
   static constexpr std::size_t kOrigins = static_cast<std::size_t>(Origin::loop) + 1;
-  /// More than there are of units.
-  static constexpr std::size_t kLoopTensors = static_cast<std::size_t>(LoopTensor::teacher) + 1;
+  /// More than there are of units; generator_state is the last.
+  static constexpr std::size_t kLoopTensors =
+      static_cast<std::size_t>(LoopTensor::generator_state) + 1;
 
   const Timeline& timeline_;
   std::size_t width_;
