@@ -68,6 +68,12 @@ TEST_CASE("each part of a layer that is recomputed keeps no more, and computes n
     for (const char* training : {"precision: megatron", "precision: mxfp8"}) {
       const Job job = mixture(latents, training);
       const Answer whole = answer_of(job, NoRecompute{});
+      for (const FullRecompute& full :
+           {FullRecompute{}, FullRecompute{.method = RecomputeMethod::block, .layers = 2}}) {
+        const Answer answer = answer_of(job, full);
+        CHECK(answer.kept < whole.kept);
+        CHECK(answer.executed > whole.executed);
+      }
       for (unsigned bits = 1; bits < 1U << kWords; ++bits) {
         const auto parts = parts_of(bits);
         if (!parts) continue;

@@ -118,6 +118,7 @@ void ForwardPass::end_references_of(const Checkpoint& checkpoint, std::uint32_t 
     const OpSite& site = order_.sites()[i];
     const BlockProgram& program = order_.program(site);
     const OpProgram& op = order_.op(site);
+    if (op.once) continue;  // a module keeps what the first forward made
     for (std::uint32_t k = op.made.begin; k < op.made.end; ++k) {
       const Cell cell = order_.storage_cell(site.instance, program.made[k].tensor);
       for (; now_.held[cell] > 0; --now_.held[cell]) recorder_.release(now_.storages[cell]);
