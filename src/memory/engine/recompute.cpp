@@ -3,6 +3,7 @@
 // function with a backward of its own), and Megatron's tensor_parallel.checkpoint and
 // CheckpointWithoutOutput (megatron/core/tensor_parallel/random.py, 0.16.1).
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "memory/engine/backward_pass.hpp"
@@ -342,8 +343,8 @@ void BackwardPass::run_remade(Node& node, std::size_t part) {
   }
   for (std::uint32_t i = what.end; i > what.begin; --i) run_node(node, order_.sites()[i - 1]);
   // ctx.outputs goes as a tuple does, from its last element.
-  for (auto gone = state.results.rbegin(); gone != state.results.rend(); ++gone) {
-    recorder_.release(gone->again);
+  for (const ThrownResult& gone : state.results | std::views::reverse) {
+    recorder_.release(gone.again);
   }
   for (const StorageId gradient : incoming) recorder_.release(gradient);
   for (const StorageId input : state.inputs) recorder_.release(input);

@@ -121,8 +121,8 @@ class TechniqueList {
     std::string modules;
     for (const SelectiveWord& word : kSelectiveWords) {
       if (!(parts.*word.part)) continue;
-      own += (own.empty() ? "" : ", ") + text(word.word);
-      modules += (modules.empty() ? "" : " ") + text(word.module);
+      own.append(own.empty() ? "" : ", ").append(word.word);
+      modules.append(modules.empty() ? "" : " ").append(word.module);
     }
     add({"recompute " + own,
          TechniqueGroup::recompute,
