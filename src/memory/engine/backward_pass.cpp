@@ -259,17 +259,17 @@ void BackwardPass::hand_gradients(Node& node, StorageId kept) {
                               : in_place ? kept
                                          : node.made[handed.tensor];
     GradientSlot gradient{storage, handed.reach, true};
-    const bool lies_otherwise = gradient.reach == Reach::transposed;
-    if (on && is_view(node.incoming.reach) && !lies_otherwise) {
+    if (on && is_view(node.incoming.reach) && gradient.reach != Reach::transposed) {
       gradient.reach = node.incoming.reach;
     }
     if (!handed.last) recorder_.retain(gradient.storage);
     const Cell target = order_.cell(site.instance, handed.input);
     const Label label = sum_label(site, handed);
     if (!handed.to_parameter) {
-      const bool ends = std::ranges::find(engine_.leaves, target) != engine_.leaves.end();
-      const bool leaf = is_leaf(node, order_.storage_cell(site.instance, handed.input));
-      if (is_view(gradient.reach) && (ends || (leaf && gradient.reach == Reach::transposed))) {
+      const bool transposed = gradient.reach == Reach::transposed;
+      if (is_view(gradient.reach) &&
+          (std::ranges::find(engine_.leaves, target) != engine_.leaves.end() ||
+           (transposed && is_leaf(node, order_.storage_cell(site.instance, handed.input))))) {
         node.copied_leaves.push_back({target, label, handed.sum_bytes});
       }
       put(now_.slots[target], gradient, {handed.sum_bytes, label});

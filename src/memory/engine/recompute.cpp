@@ -315,8 +315,10 @@ void ForwardPass::make_again(std::size_t part) {
     recorder_.release(restored);
     now_.storages[result.storage] = restored;
     std::ranges::replace(now_.inputs, gone.thrown, restored);
-    for (RemadeState& other : now_.remade) {
-      std::ranges::replace(other.inputs, gone.thrown, restored);
+    // The checkpoint of a part between what made the result and its last reader has saved it.
+    const std::vector<RemadeResult>& parts = engine_.checkpoints.remade;
+    for (std::size_t i = part + 1; i < parts.size() && parts[i].begin < what.behind; ++i) {
+      std::ranges::replace(now_.remade[i].inputs, gone.thrown, restored);
     }
   }
 }

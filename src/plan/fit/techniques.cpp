@@ -76,14 +76,17 @@ class TechniqueList {
            {"training.recompute=full"},
            text(words_.recompute_full)});
     }
-    const bool selects = std::holds_alternative<SelectiveRecompute>(training_.recompute);
-    if (selects) recompute_modules();
-    if (!std::holds_alternative<NoRecompute>(training_.recompute)) return;
-    add({"recompute selectively",
-         group,
-         {"training.recompute=selective"},
-         text(words_.recompute_selective)});
-    recompute_modules();
+    const bool none = std::holds_alternative<NoRecompute>(training_.recompute);
+    if (none) {
+      add({"recompute selectively",
+           group,
+           {"training.recompute=selective"},
+           text(words_.recompute_selective)});
+    }
+    if (none || std::holds_alternative<SelectiveRecompute>(training_.recompute)) {
+      recompute_modules();
+    }
+    if (!none) return;
     recompute_first_layers();
     add({"recompute every second layer",
          group,
@@ -112,22 +115,16 @@ class TechniqueList {
   }
 
   void offer(const SelectiveRecompute& parts) {
-    const std::string value = spec_value_of(parts);
+    const Recompute recompute = parts;
+    const std::string value = spec_value_of(recompute);
     const std::string set = "training.recompute=" + value;
     const bool known = std::ranges::any_of(
         list_, [&](const Technique& other) { return other.sets == std::vector{set}; });
     if (!parts.beyond_attention() || known || value == spec_value_of(training_.recompute)) return;
-    std::string own;
-    std::string modules;
-    for (const SelectiveWord& word : kSelectiveWords) {
-      if (!(parts.*word.part)) continue;
-      own.append(own.empty() ? "" : ", ").append(word.word);
-      modules.append(modules.empty() ? "" : " ").append(word.module);
-    }
-    add({"recompute " + own,
+    add({"recompute " + text_of(recompute),
          TechniqueGroup::recompute,
          {set},
-         replaced(text(words_.recompute_modules), "{modules}", modules)});
+         replaced(text(words_.recompute_modules), "{modules}", modules_of(parts))});
   }
 
   void saved_tensors() {

@@ -1,6 +1,8 @@
 // The parts that a job's layers have as modules of their own, which Megatron can recompute alone.
 #pragma once
 
+#include <string>
+
 #include "memest/spec/job.hpp"
 #include "memest/spec/recompute/recompute.hpp"
 
@@ -12,5 +14,7 @@ namespace memest {
 SelectiveRecompute parts_of_layers(const Job& job);
 /// Whether `recompute` has a word for the part. `job.training` is present.
 bool recomputes(const Job& job, bool SelectiveRecompute::* part);
+/// As --recompute-modules takes them: "core_attn mlp".
+std::string modules_of(const SelectiveRecompute& parts);
 
 }  // namespace memest

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/recompute/layer_parts.hpp"
 #include "reader/export/job_keys.hpp"
 #include "reader/export/target.hpp"
 #include "reader/foreign/megatron/arguments.hpp"
@@ -218,11 +219,7 @@ void add_recompute(const Recompute& recompute, Arguments& list) {
   }
   if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
     list.add("--recompute-granularity", "selective");
-    std::string modules;
-    for (const SelectiveWord& word : kSelectiveWords) {
-      if (parts->*word.part) modules += (modules.empty() ? "" : " ") + std::string(word.module);
-    }
-    list.add("--recompute-modules", modules);
+    list.add("--recompute-modules", modules_of(*parts));
   }
 }
 

@@ -22,6 +22,14 @@ SelectiveRecompute parts_of_layers(const Job& job) {
   return parts;
 }
 
+std::string modules_of(const SelectiveRecompute& parts) {
+  std::string modules;
+  for (const SelectiveWord& word : kSelectiveWords) {
+    if (parts.*word.part) modules.append(modules.empty() ? "" : " ").append(word.module);
+  }
+  return modules;
+}
+
 bool recomputes(const Job& job, bool SelectiveRecompute::* part) {
   const auto* parts = std::get_if<SelectiveRecompute>(&job.training->recompute);
   return parts != nullptr && parts->*part;
