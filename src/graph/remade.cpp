@@ -22,7 +22,7 @@ bool runs_again(const SelectiveRecompute& parts, const Op& op) {
   const LayerParts& of = op.part_of;
   return (parts.attention_core && of.attention_core) || (parts.feed_forward && of.feed_forward) ||
          (parts.experts && of.experts) || (parts.shared_experts && of.shared_experts) ||
-         remakes(parts, op.remade);
+         (parts.predictions && of.prediction) || remakes(parts, op.remade);
 }
 
 }  // namespace memest

@@ -15,7 +15,8 @@ bool same_row(const ParameterTensor& left, const ParameterTensor& right) {
          left.active_denominator == right.active_denominator &&
          left.output_head == right.output_head && left.trainable == right.trainable &&
          left.unread == right.unread && left.expert_parallel == right.expert_parallel &&
-         left.te_linear == right.te_linear && left.module == right.module;
+         left.te_linear == right.te_linear && left.copied == right.copied &&
+         left.module == right.module;
 }
 
 bool same_row(const BufferTensor& left, const BufferTensor& right) {

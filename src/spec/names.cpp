@@ -228,12 +228,12 @@ std::string_view name_of(GraphScope scope) {
 }
 
 std::string_view own_type_of(std::string_view name, const Optimizer& optimizer) {
-  if (optimizer.main_parameters() == nullptr) return {};
+  if (!optimizer.typed) return {};
   for (const OptimizerState& state : optimizer.states) {
     if (state.name != name) continue;
     return state.shape == StateShape::remainders ? "remainders" : name_of(state.dtype.value());
   }
-  return {};
+  return name_of(DType::fp32);  // main parameters that Megatron keeps
 }
 
 std::string_view name_of(TeRelease release) {

@@ -31,14 +31,16 @@ void scale_weights(PartCost& part, double all, double trained) {
   part.trained_experts *= trained;
 }
 
-double tied_parameters(const Job& job, const StepWork& work) {
+/// Parameters of a table that the first and the last stage have each: a tied one, and the embedding
+/// that layers of multi-token prediction read.
+double parameters_of_two_stages(const Job& job, const StepWork& work) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   // Beside an adapter the table is frozen.
-  if (decoder == nullptr || !decoder->tied_embeddings || job.model.adapter) return 0;
-  const Bindings& sizes = work.graph->sizes;
-  const double rows = static_cast<double>(decoder->vocab_size);
-  const double ranks = static_cast<double>(job.parallelism.tensor);
-  return rows / ranks * static_cast<double>(sizes.at(Symbol::hidden_size));
+  if (decoder == nullptr || job.model.adapter) return 0;
+  if (!decoder->tied_embeddings && decoder->mtp_layers == 0) return 0;
+  const auto ranks = static_cast<double>(job.parallelism.tensor);
+  return static_cast<double>(decoder->vocab_size) / ranks *
+         static_cast<double>(work.graph->sizes.at(Symbol::hidden_size));
 }
 
 /// Whether a rank computes on while its messages to the next stage are on their way. Legacy layers
@@ -332,7 +334,7 @@ PricedModel::PricedModel(const PricedWork& priced, const Job& job, const Links& 
     products_.flops += product.times * flops_of(product.shape);
     products_.bytes += product.times * bytes_of(product.shape);
   }
-  tied_ = tied_parameters(job, work);
+  tied_ = parameters_of_two_stages(job, work);
   checkpoints_ = checkpoint_plan_of(*job.training, layers());
 }
 

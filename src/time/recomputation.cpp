@@ -79,15 +79,14 @@ std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
   return executions;
 }
 
-Recomputations recompute_parts(const Graph& graph, const SelectiveRecompute& parts) {
+Recomputations recompute_parts(const Graph& graph, const std::optional<SelectiveRecompute>& parts) {
   const std::vector<std::int64_t> executions = executions_of_blocks(graph);
   Recomputations result;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const Block& described = graph.blocks[block];
     result.emplace_back(described.ops.size(), Recomputation{});
-    if (!described.checkpointable) continue;
-    for (std::size_t i = 0; i < described.ops.size(); ++i) {
-      if (runs_again(parts, described.ops[i])) result[block][i].whole = executions[block];
+    for (std::size_t i = 0; parts && i < described.ops.size(); ++i) {
+      if (runs_again(*parts, described.ops[i])) result[block][i].whole = executions[block];
     }
   }
   return result;
@@ -98,17 +97,16 @@ Recomputations recompute_parts(const Graph& graph, const SelectiveRecompute& par
 Recomputations recomputations_of(const Graph& graph, const TrainingSpec& training,
                                  std::span<const std::int64_t> stages) {
   const CheckpointPlan plan = checkpoint_plan_of(training, graph.layers());
-  if (plan.parts) return recompute_parts(graph, *plan.parts);
   const std::vector<BlockReruns> reruns = whole_block_reruns(graph, training, stages);
-  Recomputations result;
+  Recomputations result = recompute_parts(graph, plan.parts);
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const std::vector<Op>& ops = graph.blocks[block].ops;
     // A region that is compiled with its checkpoint leaves out what no backward reads.
     const std::size_t reached =
         plan.stops_early ? ops_before_early_stop(graph.blocks[block]) : ops.size();
-    result.emplace_back(ops.size(), Recomputation{.whole = reruns[block].whole});
-    for (std::size_t op = 0; op < reached; ++op) {
-      result[block][op].whole += reruns[block].stopped_early;
+    for (std::size_t op = 0; op < ops.size(); ++op) {
+      result[block][op].whole += reruns[block].whole;
+      if (op < reached) result[block][op].whole += reruns[block].stopped_early;
     }
     // _CachedTorchDispatchMode takes listed results from its storage, so these are not run again.
     for (std::size_t op = 0; plan.selects && op < ops.size(); ++op) {

@@ -21,6 +21,7 @@ struct LayerParts {
   bool feed_forward = false;
   bool experts = false;
   bool shared_experts = false;
+  bool prediction = false;  ///< a layer of multi-token prediction, with what joins its inputs
 
   bool operator==(const LayerParts&) const = default;
 };

@@ -211,6 +211,9 @@ struct DecoderSpec {
   std::int64_t embedding_size = 0;  ///< width of the table; hidden_size unless projected (OPT-350m)
   std::vector<LayerKind> kinds;     ///< at least one
   std::vector<LayerRun> order;      ///< first layer first
+  /// Layers behind the last, each of its kind, that predict one token more (multi-token
+  /// prediction).
+  std::int64_t mtp_layers = 0;
   Attention attention;
   Position position;
   Norm norm{};

@@ -61,7 +61,11 @@ struct ParameterTensor {
   bool quantized = false;        ///< kept as the codes of ModelSpec::quantized
   bool expert_parallel = false;  ///< an expert's, of which other expert-parallel ranks have others
   bool te_linear = false;  ///< multiplied in the type of Transformer Engine's recipe (TeLinears)
-  bool unread = false;     ///< wants a gradient that never comes, so not `trainable`
+  /// Megatron's attributes of a table that the first and the last stage of a pipeline have each,
+  /// and of the last one's, which is a copy.
+  bool shared_embedding = false;
+  bool copied = false;
+  bool unread = false;  ///< wants a gradient that never comes, so not `trainable`
   ParameterModule module = ParameterModule::other;
 
   /// requires_grad

@@ -94,6 +94,8 @@ struct Optimizer {
   std::string description;
   std::string source;
   std::vector<OptimizerState> states;
+  /// Its states are in types of their own (Megatron's precision-aware one), not in a recipe's.
+  bool typed = false;
   bool states_in_constructor = false;  ///< made before the first step (Adagrad), not in it
   std::vector<ImplementationTransient> implementations;  ///< the first is the framework's default
 

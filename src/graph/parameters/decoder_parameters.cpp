@@ -37,6 +37,7 @@ class DecoderParameters {
       inventory_.repeat_layer(run.repeat);
       add_all(take_arranged(names_.layer_order));
     }
+    write_predictions();
     inventory_.repeat(1);
     add_all({after, own.end()});
     return std::move(inventory_).take();
@@ -78,6 +79,20 @@ class DecoderParameters {
     std::visit([this](const auto& part) { write_feed_forward(part); }, kind.feed_forward);
     write_layer_norms();
     write_buffers(Owner::layer);
+  }
+
+  /// Layers of multi-token prediction, with DeepSeek-V3's names; embedding and head are the
+  /// model's.
+  void write_predictions() {
+    if (decoder_.mtp_layers == 0) return;
+    const std::int64_t hidden = decoder_.hidden_size;
+    write_layer(decoder_.kinds[decoder_.order.back().kind]);
+    for (const char* name : {"enorm", "hnorm", "shared_head.norm"}) {
+      norm(name, decoder_.norm, {hidden});
+    }
+    linear("eh_proj", {hidden, 2 * hidden});
+    inventory_.repeat(decoder_.mtp_layers);
+    add_all(take_arranged(names_.layer_order));
   }
 
   void add(Tensor tensor) { written_.push_back(std::move(tensor)); }

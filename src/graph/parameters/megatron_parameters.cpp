@@ -21,7 +21,9 @@ class GptModel {
 
   void write(const ModelPart& part) {
     inventory_.repeat(1);
-    if (part.embedding) write_embedding();
+    // GPTModel: the embedding is that of stages of prediction too.
+    const bool copies = part.head && !part.embedding && decoder_.mtp_layers > 0;
+    if (part.embedding || copies) write_embedding(copies);
     // MLASelfAttention has a RotaryEmbedding in every layer.
     if (!std::holds_alternative<LatentAttention>(decoder_.attention)) {
       write_frequencies("rotary_pos_emb.inv_freq");
@@ -39,15 +41,20 @@ class GptModel {
       inventory_.repeat(1);
       first = next;
     }
+    const bool predicts = decoder_.mtp_layers > 0;
+    const bool is_last = part.count > 0 && part.first + part.count == decoder_.layers();
+    if (predicts ? is_last : part.head) norm("decoder.final_layernorm");
     if (!part.head) return;
-    norm("decoder.final_layernorm");
+    if (predicts) write_predictions();
     // GPTModel: skip_weight_param_allocation where the stage has the embedding too. A last stage of
     // its own keeps a second copy of the tied weight; _allreduce_word_embedding_grads adds up both
     // gradients.
     if (decoder_.tied_embeddings && part.embedding) return;
     inventory_.add(ParameterTensor{.name = "output_layer.weight",
                                    .shape = {decoder_.vocab_size / ranks_, decoder_.hidden_size},
-                                   .output_head = decoder_.tied_embeddings});
+                                   .output_head = decoder_.tied_embeddings,
+                                   .shared_embedding = decoder_.tied_embeddings,
+                                   .copied = decoder_.tied_embeddings});
   }
 
   [[nodiscard]] Inventory take() && { return std::move(inventory_).take(); }
@@ -71,11 +78,15 @@ class GptModel {
                                 .rotary_frequencies = true});
   }
 
-  void write_embedding() {
+  /// The table of a stage that has the model's input, or (`copied`) of one that predicts tokens.
+  void write_embedding(bool copied) {
+    const bool shared = decoder_.tied_embeddings || decoder_.mtp_layers > 0;
     inventory_.add(ParameterTensor{.name = "embedding.word_embeddings.weight",
                                    .shape = {decoder_.vocab_size / ranks_, decoder_.hidden_size},
                                    .role = ParameterRole::embedding,
-                                   .output_head = decoder_.tied_embeddings});
+                                   .output_head = decoder_.tied_embeddings,
+                                   .shared_embedding = shared,
+                                   .copied = copied});
     if (decoder_.embedding_norm) norm("embedding.word_embeddings.norm");
     if (const auto* learned = std::get_if<LearnedPosition>(&decoder_.position)) {
       inventory_.add(ParameterTensor{.name = "embedding.position_embeddings.weight",
@@ -83,6 +94,18 @@ class GptModel {
                                      .role = ParameterRole::embedding,
                                      .module = ParameterModule::positions});
     }
+  }
+
+  /// MultiTokenPredictionLayer.__init__: enorm, hnorm, eh_proj, transformer_layer,
+  /// final_layernorm. get_fp8_context() alone decides the products' types.
+  void write_predictions() {
+    narrow_ = linears_ && linears_->recipe != TeRecipe::nvfp4;
+    inventory_.repeat(decoder_.mtp_layers);
+    for (const char* name : {"mtp.enorm", "mtp.hnorm"}) norm(name);
+    product("mtp.eh_proj", {decoder_.hidden_size / ranks_, 2 * decoder_.hidden_size});
+    write_layer(decoder_.kinds[decoder_.order.back().kind]);
+    norm("mtp.final_layernorm");
+    inventory_.repeat(1);
   }
 
   void write_layer(const LayerKind& kind) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -11,10 +12,14 @@
 namespace memest {
 namespace {
 
-/// The ops of one layer in ForwardOrder::sites().
-struct LayerOps {
+/// The ops of one block in ForwardOrder::sites().
+struct BlockOps {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
+};
+
+/// Those of a layer.
+struct LayerOps : BlockOps {
   bool follows = false;  ///< the block before it is a layer of its stage too
 };
 
@@ -31,7 +36,7 @@ std::vector<std::vector<LayerOps>> layers_by_stage(const Graph& graph, const For
       follows = false;
     }
     const auto end = begin + static_cast<std::uint32_t>(block.ops.size());
-    if (block.checkpointable) stages[stage].push_back({begin, end, follows});
+    if (block.checkpointable) stages[stage].push_back({{begin, end}, follows});
     follows = block.checkpointable;
     begin = end;
   }
@@ -94,42 +99,48 @@ std::vector<Checkpoint> around_whole_layers(const Graph& graph, const ForwardOrd
   return list;
 }
 
-/// Around the ops of a layer that `inside` tells, which stand together.
-std::optional<Checkpoint> around(const Graph& graph, const ForwardOrder& order,
-                                 const LayerOps& layer, bool LayerParts::* inside) {
-  std::optional<std::uint32_t> begin;
-  std::uint32_t end = 0;
-  for (std::uint32_t i = layer.begin; i < layer.end; ++i) {
-    const OpSite& site = order.sites()[i];
-    const Block& block = graph.blocks[order.instances()[site.instance].block];
-    if (!(block.ops[site.op].part_of.*inside)) continue;
-    if (!begin) begin = i;
-    end = i + 1;
-  }
-  if (!begin) return std::nullopt;
-  return checkpoint_of(order, *begin, end, order.inputs_of(graph, *begin, end));
-}
+/// Around the parts of layers; a block may have layers within.
+class AroundParts {
+ public:
+  AroundParts(const Graph& graph, const ForwardOrder& order) : graph_(graph), order_(order) {}
 
-/// Around the parts of every layer in the order in which they run.
-std::vector<Checkpoint> around_parts(const Graph& graph, const ForwardOrder& order,
-                                     const SelectiveRecompute& parts) {
-  std::vector<Checkpoint> list;
-  for (const std::vector<LayerOps>& layers : layers_by_stage(graph, order)) {
-    for (const LayerOps& layer : layers) {
+  [[nodiscard]] std::vector<Checkpoint> list(const SelectiveRecompute& parts) && {
+    std::uint32_t begin = 0;
+    for (const BlockInstance& instance : order_.instances()) {
+      const auto end = begin + static_cast<std::uint32_t>(graph_.blocks[instance.block].ops.size());
       const auto add = [&](bool chosen, bool LayerParts::* inside) {
-        if (!chosen) return;
-        if (auto checkpoint = around(graph, order, layer, inside)) {
-          list.push_back(*std::move(checkpoint));
-        }
+        if (chosen) add_around({begin, end}, inside);
       };
       add(parts.attention_core, &LayerParts::attention_core);
       add(parts.feed_forward, &LayerParts::feed_forward);
       add(parts.experts, &LayerParts::experts);
       add(parts.shared_experts, &LayerParts::shared_experts);
+      add(parts.predictions, &LayerParts::prediction);
+      begin = end;
+    }
+    return std::move(list_);
+  }
+
+ private:
+  /// Around each stretch of a block's ops that `inside` tells.
+  void add_around(const BlockOps& block, bool LayerParts::* inside) {
+    for (std::uint32_t i = block.begin; i < block.end; ++i) {
+      const std::uint32_t begin = i;
+      while (i < block.end && op(i).part_of.*inside) ++i;
+      if (i == begin) continue;
+      list_.push_back(checkpoint_of(order_, begin, i, order_.inputs_of(graph_, begin, i)));
     }
   }
-  return list;
-}
+
+  [[nodiscard]] const Op& op(std::uint32_t at) const {
+    const OpSite& site = order_.sites()[at];
+    return graph_.blocks[order_.instances()[site.instance].block].ops[site.op];
+  }
+
+  const Graph& graph_;
+  const ForwardOrder& order_;
+  std::vector<Checkpoint> list_;
+};
 
 /// Compiled with its layer a selective checkpoint computes each value again before the first that
 /// reads it: what follows the attention that is kept, and when the gradients come there, the rest.
@@ -156,11 +167,16 @@ std::vector<Checkpoint> cut_behind_attention(const Graph& graph, const ForwardOr
 
 std::vector<Checkpoint> list_of(const Graph& graph, const ForwardOrder& order,
                                 const CheckpointPlan& plan) {
-  if (plan.parts) return around_parts(graph, order, *plan.parts);
-  if (plan.length == 0) return {};
-  std::vector<Checkpoint> layers = around_whole_layers(graph, order, plan);
-  const bool cuts = plan.selects && plan.stops_early;
-  return cuts ? cut_behind_attention(graph, order, std::move(layers)) : layers;
+  std::vector<Checkpoint> list;
+  if (plan.parts) list = AroundParts(graph, order).list(*plan.parts);
+  if (plan.length > 0) {
+    std::vector<Checkpoint> layers = around_whole_layers(graph, order, plan);
+    const bool cuts = plan.selects && plan.stops_early;
+    if (cuts) layers = cut_behind_attention(graph, order, std::move(layers));
+    std::ranges::move(layers, std::back_inserter(list));
+  }
+  std::ranges::sort(list, {}, &Checkpoint::begin);
+  return list;
 }
 
 /// Part by part of what the plan makes again: consecutive ops of a kind, up to the op that drops

@@ -17,10 +17,10 @@ BlockPass LedgerPasses::of(const Site& site, bool second) const {
   if (!recomputes(site)) {
     const bool behind_checkpoint =
         site.layers_before > 0 && plan_.recomputes(site.layers_before - 1);
+    const BlockPass pass = kept_whole(block);
     // A block behind a checkpoint saves its input itself: the checkpoint kept nothing of its
     // output.
-    if (behind_checkpoint) return BlockPass::keep_input_too;
-    return block.checkpointable ? kept_whole() : BlockPass::keep_all;
+    return behind_checkpoint && pass == BlockPass::keep_all ? BlockPass::keep_input_too : pass;
   }
   if (!second) return plan_.selects ? BlockPass::keep_selected : BlockPass::keep_nothing;
   if (plan_.selects) {
@@ -30,18 +30,16 @@ BlockPass LedgerPasses::of(const Site& site, bool second) const {
   return plan_.holds_answer ? BlockPass::recompute_held : BlockPass::recompute;
 }
 
-/// The pass of a layer outside checkpoints.
-BlockPass LedgerPasses::kept_whole() const {
-  if (plan_.length == 0 && std::holds_alternative<SelectiveRecompute>(job_.training->recompute)) {
-    return BlockPass::keep_core_out;
-  }
-  return BlockPass::keep_all;
+/// The pass of a block outside checkpoints of whole layers.
+BlockPass LedgerPasses::kept_whole(const Block& block) const {
+  if (!plan_.parts) return BlockPass::keep_all;
+  if (plan_.length == 0) return BlockPass::keep_core_out;
+  return block.checkpointable ? BlockPass::keep_all : BlockPass::keep_prediction_out;
 }
 
 Expr LedgerPasses::kept_of(const Block& block) const {
-  return block.checkpointable && kept_whole() == BlockPass::keep_core_out
-             ? block.saved_bytes_without_attention_core()
-             : block.saved_bytes(false);
+  return kept_whole(block) == BlockPass::keep_all ? block.saved_bytes(false)
+                                                  : block.saved_bytes_beside(*plan_.parts);
 }
 
 std::vector<std::int64_t> LedgerPasses::recomputed_before(const Site& site) const {

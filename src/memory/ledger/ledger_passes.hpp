@@ -35,7 +35,7 @@ class LedgerPasses {
   [[nodiscard]] Expr inputs_moved(const Site& site) const;
 
  private:
-  [[nodiscard]] BlockPass kept_whole() const;
+  [[nodiscard]] BlockPass kept_whole(const Block& block) const;
 
   const Graph& graph_;
   const Job& job_;

@@ -30,6 +30,7 @@ MegatronLoop::MegatronLoop(const Parts& parts)
       recorder_(parts.recorder),
       device_(parts.device),
       batches_(parts.job, parts.recorder),
+      scales_(std::get<DecoderSpec>(job_.model.architecture), parts.recorder),
       by_deepspeed_(is_megatron_deepspeed(job_)),
       seq_len_(training_.seq_len / parts.job.parallelism.context),
       place_{parts.job.parallelism.pipeline, parts.rank, parts.job.parallelism.virtual_stages},
@@ -108,7 +109,7 @@ HeldStorage MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received
   batch.positions.drop();
   if (!keeps_attention_mask(training_.recompute)) flight.attention_mask.drop();
   if (is_last(flight.chunk)) return answer;
-  scale_auxiliary_loss();
+  scales_.set();
   flight.mask.drop();
   return answer;
 }
@@ -121,25 +122,8 @@ void MegatronLoop::add_loss(HeldStorage per_token, Flight& flight) {
   flight.counted_loss = sum_of_tokens(LoopTensor::loss_mask);
   losses_.push_back(make(size_of(DType::fp32), Holding::activations, LoopTensor::loss));
   sum.drop();
-  scale_auxiliary_loss();
+  scales_.set();
   per_token.drop();
-}
-
-/// MoEAuxLossAutoScaler.set_loss_scale, whether routers have such a loss or none: the first scale
-/// stays, later ones are copied into it.
-void MegatronLoop::scale_auxiliary_loss() {
-  const auto& kinds = std::get<DecoderSpec>(job_.model.architecture).kinds;
-  const bool routes = std::any_of(kinds.begin(), kinds.end(), [](const LayerKind& kind) {
-    return std::holds_alternative<MixtureOfExperts>(kind.feed_forward);
-  });
-  if (!routes) return;
-  HeldStorage ones = scalar(LoopTensor::scaled_loss);
-  const HeldStorage scale = scalar(LoopTensor::scaled_loss);
-  ones.drop();
-  HeldStorage of_ranks = scalar(LoopTensor::scaled_loss);
-  HeldStorage of_steps = scalar(LoopTensor::scaled_loss);
-  of_ranks.drop();
-  if (!auxiliary_scale_.is_of_storage()) auxiliary_scale_ = std::move(of_steps);
 }
 
 /// The loss is scaled, which takes the place of `loss`; backward begins with ones like it and goes

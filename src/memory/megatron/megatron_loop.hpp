@@ -10,6 +10,7 @@
 
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memory/engine/engine.hpp"
+#include "memory/megatron/loss_scales.hpp"
 #include "memory/megatron/megatron_batches.hpp"
 #include "memory/optimizer/stepped_states.hpp"
 #include "memory/timeline/recorder.hpp"
@@ -67,7 +68,6 @@ class MegatronLoop {
   std::shared_ptr<Received> receive_input(std::int64_t chunk);
   HeldStorage forward(Flight& flight, const std::shared_ptr<Received>& input);
   void add_loss(HeldStorage per_token, Flight& flight);
-  void scale_auxiliary_loss();
   StorageId backward_of_loss(Flight& flight, HeldStorage& loss);
   StorageId backward_of_stage(Flight& flight, StorageId gradient);
   void micro_step(std::uint16_t number);
@@ -90,6 +90,7 @@ class MegatronLoop {
   Recorder& recorder_;
   std::optional<LaunchDevice> device_;
   MegatronBatches batches_;
+  LossScales scales_;
   bool by_deepspeed_;     // its engine runs the pipeline
   std::int64_t seq_len_;  // of a rank
   PipelinePlace place_;
@@ -101,7 +102,6 @@ class MegatronLoop {
   HeldVector losses_;                // of the step
   HeldVector reported_;              // of the last, where its graph names them
   HeldVector leaves_;                // of the last graph, where there is no pipeline
-  HeldStorage auxiliary_scale_;      // MoEAuxLossAutoScaler.main_loss_backward_scale
   std::deque<Flight> flights_;
   // By chunk, of an interleaved schedule: what was received and waits.
   std::vector<std::deque<std::shared_ptr<Received>>> inputs_;

@@ -13,11 +13,6 @@ namespace {
 /// Weight decay is for matrices (_get_param_groups).
 bool decays(const ParameterTensor& row) { return row.shape.size() > 1; }
 
-/// The last stage's copy of a tied embedding, whose gradient counts in the first stage.
-bool is_copy(const ParameterTensor& row) {
-  return row.output_head && row.role == ParameterRole::matmul;
-}
-
 }  // namespace
 
 MegatronStates::MegatronStates(const MegatronModel& model, const Timeline& timeline)
@@ -59,7 +54,7 @@ void MegatronStates::lay_out_chunk(std::size_t chunk, std::size_t begin, std::si
       if (!row(i).trainable || row(i).expert_parallel != of_experts) continue;
       if (weights_.in_eight_bits(i) != narrow) continue;
       buffer.parameters.push_back(i);
-      parameters.push_back({elements(i), row(i).output_head && parallelism.pipeline > 1});
+      parameters.push_back({elements(i), row(i).shared_embedding && parallelism.pipeline > 1});
     }
     if (parameters.empty()) continue;
     const std::int64_t ranks =
@@ -164,7 +159,7 @@ void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
   }
   for (const ParameterGroup& group : groups) {
     for (const SteppedTensor& tensor : group) {
-      if (!is_copy(*tensor.row)) normed_elements_.back().push_back(tensor.elements);
+      if (!tensor.row->copied) normed_elements_.back().push_back(tensor.elements);
       if (!recipe_.master) continue;
       const HeldStorage shard =
           recorder.make(checked_multiply(tensor.elements, size_of(recipe_.weights)),

@@ -68,7 +68,7 @@ class BlockWalk {
     const TensorSet& saved = kept_.at(at).storages;
     TensorSet held;
     for (const Op& op : block_.ops) {
-      if (!op.part_of.attention_core) continue;
+      if (!kept_.is_of_core(op)) continue;
       for (const TensorId id : kept_.entering_core(op)) {
         if (kept_.counts(id) && !saved.contains(kept_.storage(id))) held.insert(kept_.storage(id));
       }
@@ -186,11 +186,11 @@ class BlockWalk {
     // CheckpointFunction.backward: the locals `outputs` and `args` live until
     // torch.autograd.backward returns.
     if (pass_ == BlockPass::recompute_held) moment.saved += kept_.bytes_of_tensor(block_.output);
-    if (pass_ != BlockPass::keep_core_out) return;
+    if (!kept_.leaves_core_out()) return;
     if (at == kept_.last_core() && gradients_.has(op.outputs.front())) {
       gradients_.share(kHeld, gradients_.slot(op.outputs.front()));
     }
-    if (op.part_of.attention_core) {
+    if (kept_.is_of_core(op)) {
       moment.saved += held_by_core(at);
     } else if (gradients_.has(kHeld)) {
       gradients_.drop(kHeld);

@@ -17,10 +17,11 @@ namespace memest {
 
 /// How the block is run.
 enum class BlockPass {
-  keep_all,         ///< everything that autograd saves stays
-  keep_input_too,   ///< the same after a checkpoint, which keeps nothing for the block that follows
-  keep_core_out,    ///< selective recompute: the attention core's tensors come back in its
-                    ///< backward, which holds its inputs, its answer and that one's gradient
+  keep_all,        ///< everything that autograd saves stays
+  keep_input_too,  ///< the same after a checkpoint, which keeps nothing for the block that follows
+  keep_core_out,   ///< selective recompute: the attention core's tensors come back in its
+                   ///< backward, which holds its inputs, its answer and that one's gradient
+  keep_prediction_out,  ///< the same of a layer of multi-token prediction, behind checkpoints
   keep_nothing,     ///< a checkpoint's first forward: only autocast's copies stay; the input is the
                     ///< caller's
   keep_answer,      ///< without gradients: only autocast's copies and what the model answers stay

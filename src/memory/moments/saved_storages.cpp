@@ -6,9 +6,13 @@
 namespace memest {
 
 SavedStorages::SavedStorages(const Block& block, BlockPass pass)
-    : block_(block), pass_(pass), last_core_(block.ops.size()) {
+    : block_(block),
+      pass_(pass),
+      core_(pass == BlockPass::keep_prediction_out ? &LayerParts::prediction
+                                                   : &LayerParts::attention_core),
+      last_core_(block.ops.size()) {
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
-    if (block.ops[i].part_of.attention_core) last_core_ = i;
+    if (is_of_core(block.ops[i])) last_core_ = i;
     const bool kept = block.ops[i].kept_selectively && block.ops[i].kind == OpKind::attention;
     if (kept && pass == BlockPass::recompute_selected_early) cut_ = i + 1;
   }
@@ -44,7 +48,8 @@ bool SavedStorages::holds(TensorId id) const {
   const bool callers =
       pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || is_recomputed();
   return base.role != Role::parameter && !base.shared &&
-         (!base.kept_before || pass_ == BlockPass::keep_input_too) &&
+         (!base.kept_before || pass_ == BlockPass::keep_input_too ||
+          pass_ == BlockPass::keep_prediction_out) &&
          !(callers && (storage(id) == storage(block_.input) || is_by_caller(storage(id))));
 }
 
@@ -124,8 +129,7 @@ void SavedStorages::keep_of(std::size_t op, std::size_t at, TensorSet& kept) con
   if (pass_ == BlockPass::keep_selected) keep_selected(op, op + 1, kept);
   if (drops) return keep_held(keeper, kept);
   // Megatron's CheckpointFunction saves the arguments of the core in place of its tensors.
-  const bool dropped =
-      pass_ == BlockPass::keep_core_out && keeper.part_of.attention_core && at > last_core_;
+  const bool dropped = leaves_core_out() && is_of_core(keeper) && at > last_core_;
   for (const TensorId id : dropped ? entering_core(keeper) : keeper.saved) {
     if (counts(id)) kept.insert(storage(id));
   }
@@ -135,7 +139,7 @@ std::vector<TensorId> SavedStorages::entering_core(const Op& op) const {
   std::vector<TensorId> result;
   for (const TensorId id : op.inputs) {
     const auto makes = [&](const Op& other) {
-      return other.part_of.attention_core &&
+      return is_of_core(other) &&
              std::any_of(other.outputs.begin(), other.outputs.end(),
                          [&](TensorId output) { return storage(output) == storage(id); });
     };

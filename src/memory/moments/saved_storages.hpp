@@ -25,9 +25,14 @@ class SavedStorages {
   [[nodiscard]] const Saved& at(std::size_t op) const { return saved_[op]; }
   /// Storages of the outputs that a selective checkpoint has kept, of the operations from `at` on.
   [[nodiscard]] TensorSet pending(std::size_t at) const;
-  /// Inputs of a core operation that selective recompute keeps: those that no core operation makes.
+  /// Whether the pass leaves a part of the block out: its core.
+  [[nodiscard]] bool leaves_core_out() const {
+    return pass_ == BlockPass::keep_core_out || pass_ == BlockPass::keep_prediction_out;
+  }
+  [[nodiscard]] bool is_of_core(const Op& op) const { return op.part_of.*core_; }
+  /// Inputs of a core operation that recompute keeps: those that no core operation makes.
   [[nodiscard]] std::vector<TensorId> entering_core(const Op& op) const;
-  /// The last operation of the attention core; behind the last of all where there is none.
+  /// The last operation of the core; behind the last of all where there is none.
   [[nodiscard]] std::size_t last_core() const { return last_core_; }
 
   /// A selective checkpoint's second forward, which takes what the first has kept.
@@ -63,6 +68,7 @@ class SavedStorages {
 
   const Block& block_;
   BlockPass pass_;
+  bool LayerParts::* core_;
   std::size_t last_core_;
   /// A selective checkpoint compiled with its block computes again what stands behind, before.
   std::size_t cut_ = 0;

@@ -28,7 +28,7 @@ std::int64_t largest_piece(const Job& job, const Inventory& inventory) {
 
 }  // namespace
 
-bool steps_in_copies(const Optimizer& optimizer) { return optimizer.main_parameters() != nullptr; }
+bool steps_in_copies(const Optimizer& optimizer) { return optimizer.typed; }
 
 std::int64_t narrowing_bytes(const OptimizerState& state) {
   return state.scaled && state.dtype == DType::bf16 ? size_of(DType::bf16) : 0;

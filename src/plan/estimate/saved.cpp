@@ -66,16 +66,14 @@ Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
   for (std::size_t i = 0; i < times.size(); ++i) {
     const Block& block = graph.blocks[i];
     const Tensor& input = input_storage(block);
-    if (times[i].whole > 0) saved += times[i].whole * block.saved_bytes(false);
+    if (times[i].whole > 0) {
+      saved += times[i].whole *
+               (plan.parts ? block.saved_bytes_beside(*plan.parts) : block.saved_bytes(false));
+    }
     if (times[i].inputs > 0 && !input.shared) saved += times[i].inputs * input.bytes();
     if (times[i].selected > 0) saved += times[i].selected * block.selectively_kept_bytes();
   }
   return saved;
-}
-
-/// Bytes of each block's own that stay where the parts of layers are recomputed.
-Expr saved_beside_parts(const Block& block, const SelectiveRecompute& parts) {
-  return block.checkpointable ? block.saved_bytes_beside(parts) : block.saved_bytes(false);
 }
 
 }  // namespace
@@ -87,7 +85,7 @@ Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training) {
   if (!plan.parts) return graph.saved_bytes().bytes(sizes);
   Expr saved = graph.shared_saved_bytes(true);
   for (const BlockRun& run : graph.order) {
-    saved += run.repeat * saved_beside_parts(graph.blocks[run.block], *plan.parts);
+    saved += run.repeat * graph.blocks[run.block].saved_bytes_beside(*plan.parts);
   }
   return saved.bytes(sizes);
 }
@@ -104,7 +102,7 @@ std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& 
     // torchtitan's selective checkpoint keeps the listed outputs and, as any checkpoint, the input.
     Expr kept = block.saved_bytes(false);
     if (plan.selects) kept = block.selectively_kept_bytes() + input_storage(block).bytes();
-    if (plan.parts) kept = saved_beside_parts(block, *plan.parts);
+    if (plan.parts) kept = block.saved_bytes_beside(*plan.parts);
     const Expr dropped = block.saved_bytes(false) - kept;
     for (std::int64_t layer = 0; layer < run.repeat; ++layer, ++next) {
       if (block.checkpointable) layers.push_back((saved[next] - dropped).bytes(sizes));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/reader/catalog.hpp"
 #include "memest/reader/export.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/spec/framework.hpp"
@@ -93,8 +94,12 @@ std::optional<Diagnostic> check_same(const Job& job, const Job& back, const Expo
 /// Reads a whole job's file as any other of its kind.
 std::optional<Diagnostic> read_back(const Job& job, const ExportedFile& file,
                                     const ExportTarget& target) {
-  const auto source = std::make_shared<const SourceText>(SourceText{file.name, file.text});
-  const Checked<Job> back = read_job(source);
+  ReadRequest request{.files = {file.name}};
+  request.texts.push_back(std::make_shared<const SourceText>(SourceText{file.name, file.text}));
+  // Such files name no GPU type, and what it runs decides what they may ask for.
+  const std::string& gpu = job.hardware.gpu.slug;
+  if (find_gpu(gpu).ok()) request.overrides.push_back({"--gpu", "hardware.gpu=" + gpu});
+  const Checked<Job> back = read_job(request);
   if (back.ok()) return check_same(job, back.value(), target);
   const auto error = std::ranges::find(back.diagnostics(), Severity::error, &Diagnostic::severity);
   expect(error != back.diagnostics().end(), "a job that is refused without a reason");

@@ -9,6 +9,7 @@
 #include "reader/export/adapter_key.hpp"
 #include "reader/export/written.hpp"
 #include "reader/frameworks/pipeline_layout.hpp"
+#include "reader/frameworks/rules.hpp"
 
 namespace memest {
 namespace {
@@ -20,7 +21,7 @@ bool has_stages(const Job& job) { return layout(job).pipeline > 1; }
 
 std::string listed_stages(const Job& job) {
   const std::vector<std::int64_t>& stages = layout(job).stage_layers;
-  return stages.empty() ? written_as(kNoneWord) : pipeline_layout_text(stages);
+  return stages.empty() ? written_as(kNoneWord) : pipeline_layout_text(stages, mtp_layers_of(job));
 }
 
 std::string offload_of_activations(const Job& job) {
@@ -168,6 +169,13 @@ std::string kept_in(std::string_view state, const Job& job) {
   return written_as(type.empty() ? kNoneWord : type);
 }
 
+/// Main parameters that Megatron keeps are those that nobody asks to have otherwise.
+std::string main_parameters(const Job& job) {
+  const Optimizer& optimizer = training(job).optimizer;
+  const bool by_program = optimizer.typed && optimizer.main_parameters() == nullptr;
+  return by_program ? "remainders" : kept_in("master_param", job);
+}
+
 constexpr JobKey kTrainingKeys[] = {
     {"training.seq_len", [](const Job& job) { return written_as(training(job).seq_len); }},
     {"training.micro_batch", [](const Job& job) { return written_as(training(job).micro_batch); }},
@@ -181,7 +189,7 @@ constexpr JobKey kTrainingKeys[] = {
      [](const Job& job) { return written_as(training(job).steps_in_backward); }},
     {"training.optimizer.exp_avg", [](const Job& job) { return kept_in("exp_avg", job); }},
     {"training.optimizer.exp_avg_sq", [](const Job& job) { return kept_in("exp_avg_sq", job); }},
-    {"training.optimizer.main_params", [](const Job& job) { return kept_in("master_param", job); }},
+    {"training.optimizer.main_params", [](const Job& job) { return main_parameters(job); }},
     {"training.recompute", [](const Job& job) { return spec_value_of(training(job).recompute); }},
     {"training.offload_activations", offload_of_activations},
     {"training.clip_gradients",

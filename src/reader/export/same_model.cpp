@@ -16,6 +16,10 @@ constexpr ComparedPart kParts[] = {
                       const DecoderSpec& right) { return left.vocab_size == right.vocab_size; }},
     {"number of layers", [](const DecoderSpec& left,
                             const DecoderSpec& right) { return left.layers() == right.layers(); }},
+    {"number of layers of multi-token prediction",
+     [](const DecoderSpec& left, const DecoderSpec& right) {
+       return left.mtp_layers == right.mtp_layers;
+     }},
     {"width",
      [](const DecoderSpec& left, const DecoderSpec& right) {
        return left.hidden_size == right.hidden_size && left.embedding_size == right.embedding_size;

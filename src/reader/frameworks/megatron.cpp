@@ -48,9 +48,7 @@ bool steps_without(const Job& job, OptimizerImplementation implementation) {
 }
 
 /// Megatron's precision-aware optimizer: types of its own for what the optimizer keeps.
-bool is_precision_aware(const Job& job) {
-  return training_of(job).optimizer.main_parameters() != nullptr;
-}
+bool is_precision_aware(const Job& job) { return training_of(job).optimizer.typed; }
 
 bool keeps_in(DType type, const Job& job) {
   const auto& states = training_of(job).optimizer.states;
@@ -352,6 +350,7 @@ void check_states_elsewhere(const Value& root, const Job& job, Diagnostics& diag
 }  // namespace
 
 void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_predictions(root, job, diagnostics);
   if (!job.training) return;
   if (training_of(job).implementation.framework != Framework::megatron) {
     check_loss_elsewhere(root, job, diagnostics);

@@ -21,6 +21,9 @@ void check_megatron_adapter(const Value& root, const Job& job, Diagnostics& diag
 /// Refuses results that are thrown away and made again where Megatron has none.
 void check_megatron_recompute(const Value& root, const Job& job, Diagnostics& diagnostics);
 
+/// Refuses layers of multi-token prediction where Megatron does not train them.
+void check_predictions(const Value& root, const Job& job, Diagnostics& diagnostics);
+
 /// Refuses CUDA graphs of what Megatron does not capture.
 void check_cuda_graphs(const Value& root, const Job& job, Diagnostics& diagnostics);
 

@@ -181,7 +181,7 @@ void divide_by_recipes(const Value& written, Job& job, Diagnostics& diagnostics)
       pipeline->span,
       std::to_string(layers) + " layers are not a multiple of " + std::to_string(stages.size()) +
           " stages: they are taken as dealt by Megatron-Bridge's recipes, fewer to the ends",
-      "say so with 'pipeline_layout: \"" + pipeline_layout_text(stages) +
+      "say so with 'pipeline_layout: \"" + pipeline_layout_text(stages, mtp_layers_of(job)) +
           "\"', or otherwise; Megatron refuses to guess");
   warning.severity = Severity::warning;
   diagnostics.push_back(std::move(warning));

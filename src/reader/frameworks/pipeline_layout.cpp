@@ -20,7 +20,8 @@ namespace {
 constexpr std::size_t kLongestLayout = 4 * static_cast<std::size_t>(kMaxLayers);
 
 constexpr const char* kNotation =
-    "as \"Et*3|(tt|)*29|L\": E the embedding, t a layer, L the loss, | between stages";
+    "as \"Et*3|(tt|)*29|L\": E the embedding, t a layer, m one of multi-token prediction, L the "
+    "loss, | between stages";
 
 bool is_numeral(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
 
@@ -94,6 +95,12 @@ std::optional<std::string> fault_of(const std::string& letters) {
   return std::nullopt;
 }
 
+/// Whether layers of prediction do not stand together with the loss.
+bool predicts_elsewhere(const std::string& letters) {
+  const auto first = letters.find('m');
+  return first != std::string::npos && letters.find_first_not_of('m', first) != letters.size() - 1;
+}
+
 std::vector<std::int64_t> stages_in(const std::string& letters) {
   std::vector<std::int64_t> stages{0};
   for (const char letter : letters) {
@@ -124,9 +131,10 @@ std::optional<std::vector<std::int64_t>> listed(const Value& written, Diagnostic
     diagnostics.push_back(error_at(written.span, *fault, kNotation));
     return std::nullopt;
   }
-  if (letters->find('m') != std::string::npos) {
-    diagnostics.push_back(unavailable_at(written.span, "prediction of several tokens",
-                                         "leave 'm' out of the layout"));
+  if (predicts_elsewhere(*letters)) {
+    diagnostics.push_back(unavailable_at(written.span,
+                                         "multi-token prediction in another stage than the loss",
+                                         "write every 'm' before 'L'"));
     return std::nullopt;
   }
   return stages_in(*letters);
@@ -144,6 +152,21 @@ std::string layers_text(std::int64_t count) {
   constexpr std::int64_t kLongestRow = 2;
   if (count <= kLongestRow) return std::string(static_cast<std::size_t>(count), 't');
   return "t*" + std::to_string(count);
+}
+
+/// validate_layer_layout: a notation has as many layers of prediction as the model; numbers say
+/// nothing of them.
+void check_listed_predictions(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  if (written.kind == ValueKind::sequence) return;
+  const std::string letters = letters_of(written.text).value_or("");
+  const std::int64_t listed = std::count(letters.begin(), letters.end(), 'm');
+  const std::int64_t of_model = mtp_layers_of(job);
+  if (listed == of_model) return;
+  diagnostics.push_back(
+      error_at(written.span,
+               "the number of layers 'm' of the layout, " + std::to_string(listed) +
+                   ", must match the model's 'mtp_num_layers', " + std::to_string(of_model),
+               kNotation));
 }
 
 }  // namespace
@@ -171,7 +194,7 @@ std::vector<std::int64_t> read_pipeline_layout(const Value& written, std::int64_
   return *std::move(stages);
 }
 
-std::string pipeline_layout_text(const std::vector<std::int64_t>& stages) {
+std::string pipeline_layout_text(const std::vector<std::int64_t>& stages, std::int64_t mtp_layers) {
   std::string text = "E" + layers_text(stages.front());
   for (std::size_t i = 1; i < stages.size();) {
     std::size_t end = i + 1;
@@ -187,7 +210,7 @@ std::string pipeline_layout_text(const std::vector<std::int64_t>& stages) {
     }
     i = between ? end : i + 1;
   }
-  return text + "L";
+  return text + std::string(static_cast<std::size_t>(mtp_layers), 'm') + "L";
 }
 
 void check_pipeline_layout(const Value& parallelism, const Job& job, Diagnostics& diagnostics) {
@@ -209,6 +232,7 @@ void check_pipeline_layout(const Value& parallelism, const Job& job, Diagnostics
                                        std::to_string(stages / layout.pipeline) + " a rank",
                                    "leave 'virtual_stages' out"));
   }
+  check_listed_predictions(*written, job, diagnostics);
   const std::int64_t layers =
       std::accumulate(layout.stage_layers.begin(), layout.stage_layers.end(), std::int64_t{0});
   const std::int64_t of_model = decoder_layers_of(job);

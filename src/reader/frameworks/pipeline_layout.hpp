@@ -18,7 +18,7 @@ std::vector<std::int64_t> read_pipeline_layout(const Value& written, std::int64_
                                                Diagnostics& diagnostics);
 
 /// Writes such stages in Megatron's notation, equal ones between the first and the last as one.
-std::string pipeline_layout_text(const std::vector<std::int64_t>& stages);
+std::string pipeline_layout_text(const std::vector<std::int64_t>& stages, std::int64_t mtp_layers);
 
 /// Holds a layout to the keys beside it and to the model's number of layers.
 void check_pipeline_layout(const Value& parallelism, const Job& job, Diagnostics& diagnostics);

@@ -87,6 +87,11 @@ std::int64_t decoder_layers_of(const Job& job) {
   return decoder == nullptr ? 0 : decoder->layers();
 }
 
+std::int64_t mtp_layers_of(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return decoder == nullptr ? 0 : decoder->mtp_layers;
+}
+
 std::span<const Rule> pipeline_rules() { return kPipelineRules; }
 
 bool adapts_otherwise_than_by_lora(const Job& job) {

@@ -54,5 +54,6 @@ bool recomputes_each_layer(const Recompute& recompute);
 
 /// 0 where the model is no decoder.
 std::int64_t decoder_layers_of(const Job& job);
+std::int64_t mtp_layers_of(const Job& job);
 
 }  // namespace memest

@@ -174,11 +174,11 @@ constexpr std::array kTeRules = {
            },
            "Megatron's distributed optimizer alone gathers weights that live in fp8",
            "write 'distributed_optimizer: true' in 'parallelism'"},
-    // optimizer_config.py: use_precision_aware_optimizer_no_fp8_or_ds_fp8.
     TeRule{"",
            [](const Job& job, const TeLinears& linears) {
-             return job.training->optimizer.main_parameters() != nullptr &&
-                    (linears.param_gather || linears.recipe != TeRecipe::delayed);
+             const bool casts_in_step = linears.recipe == TeRecipe::delayed && linears.param_gather;
+             return job.training->optimizer.typed &&
+                    (casts_in_step || linears.recipe == TeRecipe::nvfp4);
            },
            "types of its own for what the optimizer keeps are not available yet beside this recipe",
            "leave 'exp_avg', 'exp_avg_sq' and 'main_params' out"},

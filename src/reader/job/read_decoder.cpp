@@ -48,6 +48,7 @@ class DecoderReader {
     spec.layout =
         flag("parallel_residual") ? BlockLayout::parallel_two_norms : BlockLayout::pre_norm;
     spec.tied_embeddings = flag("tied_embeddings");
+    spec.mtp_layers = count("mtp_num_layers");
     spec.logit_softcap = as_number(model_.find("logit_softcap"));
     const double dropout = as_number(model_.find("dropout")).value_or(0);
     spec.dropout = {.embedding = dropout, .attention = dropout, .residual = dropout};

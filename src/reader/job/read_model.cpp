@@ -55,7 +55,11 @@ std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
                                                              : read_hf_file(*hf, name, part);
     append(read.diagnostics(), diagnostics);
     if (!read.ok()) return std::nullopt;
-    return std::move(read).value();
+    spec = std::move(read).value();
+    if (auto* decoder = std::get_if<DecoderSpec>(&spec.architecture)) {
+      decoder->mtp_layers = as_count(model.find("mtp_num_layers")).value_or(0);
+    }
+    return spec;
   }
   const Value* layers = model.find("layers");
   if (layers != nullptr && layers->kind == ValueKind::sequence) {

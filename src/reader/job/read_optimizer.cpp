@@ -74,24 +74,39 @@ OptimizerState main_parameters(const Value* written, DType weights) {
   return main;
 }
 
+/// use_precision_aware_optimizer_no_fp8_or_ds_fp8 is false: main parameters in fp32 stay Megatron's
+/// beside weights that it casts to 8 bits itself; delayed scaling is Adam's own.
+bool leaves_main_parameters(const OptimizerState& main, const TrainingSpec& spec) {
+  const bool wide = main.shape == StateShape::remainders || main.dtype == DType::fp32;
+  return wide && spec.te_linears && spec.te_linears->recipe != TeRecipe::delayed;
+}
+
 /// megatron-core 0.16.1, OptimizerConfig.use_precision_aware_optimizer: Transformer Engine's
 /// FusedAdam holds the main parameters, and reads the main gradients where they lie
 /// (decoupled_grad).
 void keep_in_types(const Value& written, TrainingSpec& spec) {
+  spec.optimizer.typed = true;
   for (OptimizerState& state : spec.optimizer.states) {
     state.dtype = type_of_word(written.find(state.name));
     state.scaled = *state.dtype != DType::fp32;
   }
-  spec.optimizer.states.push_back(main_parameters(written.find(kMainParams), spec.recipe.weights));
   spec.optimizer.source =
       "Transformer Engine 2.11, optimizers/fused_adam.py, as megatron-core 0.16.1's "
       "precision-aware optimizer has it";
   for (ImplementationTransient& row : spec.optimizer.implementations) row.extra_states.clear();
+  OptimizerState main = main_parameters(written.find(kMainParams), spec.recipe.weights);
+  if (leaves_main_parameters(main, spec)) return;
+  spec.optimizer.states.push_back(std::move(main));
   spec.recipe.master.reset();
   spec.recipe.step_gradients.reset();
 }
 
-void read_types(const Value& written, TrainingSpec& spec, Diagnostics& diagnostics) {
+}  // namespace
+
+void read_optimizer_types(const Value& training, TrainingSpec& spec, Diagnostics& diagnostics) {
+  const Value* optimizer = training.find("optimizer");
+  if (optimizer == nullptr || optimizer->kind != ValueKind::mapping) return;
+  const Value& written = *optimizer;
   const auto* const first = std::ranges::find_if(
       kTypeKeys, [&](std::string_view key) { return written.find(key) != nullptr; });
   if (first == kTypeKeys.end()) return;
@@ -101,8 +116,6 @@ void read_types(const Value& written, TrainingSpec& spec, Diagnostics& diagnosti
                quote(spec.optimizer.name) + " keeps its states in the types of its precision",
                "leave " + quote(std::string(*first)) + " out, or set 'name' to adamw"));
 }
-
-}  // namespace
 
 void read_optimizer(const Value& training, TrainingSpec& spec, Diagnostics& diagnostics) {
   const Value* written = training.find("optimizer");
@@ -119,7 +132,6 @@ void read_optimizer(const Value& training, TrainingSpec& spec, Diagnostics& diag
   if (const Value* implementation = written->find("implementation")) {
     read_implementation_of(*implementation, spec, diagnostics);
   }
-  read_types(*written, spec, diagnostics);
 }
 
 }  // namespace memest

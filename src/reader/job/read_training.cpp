@@ -62,6 +62,7 @@ class TrainingReader {
     spec.steps = count("steps", 2);
     spec.dropout = text("dropout", "own") != "off";
     read_float8(spec);
+    read_optimizer_types(training_, spec, diagnostics_);
     read_data(spec);
     check_positions("seq_len", training_, context_.model, diagnostics_);
     check_images(spec);

@@ -149,6 +149,10 @@ constexpr Key kDecoderKeys[] = {
      .shapes = {number(0, 1)},
      .fallback = "0",
      .doc = "Probability on the embedding, the attention and the residual branches."},
+    {.name = "mtp_num_layers",
+     .shapes = {count(0, kMaxLayers)},
+     .fallback = "0",
+     .doc = "Layers of multi-token prediction behind the last, as Megatron trains them."},
     {.name = "moe", .shapes = {table(kMoeKeys)}, .doc = "Experts instead of one feed-forward."},
     {.name = "mla",
      .shapes = {table(kMlaKeys)},
@@ -164,6 +168,10 @@ constexpr Key kHfKeys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "Of a multimodal config the text model alone, without its towers."},
+    {.name = "mtp_num_layers",
+     .shapes = {count(0, kMaxLayers)},
+     .fallback = "0",
+     .doc = "Layers of multi-token prediction behind the last, as Megatron trains them."},
 };
 
 }  // namespace

@@ -47,6 +47,8 @@ CheckpointPlan plan_by_layers(const Recompute& recompute) {
   return plan;
 }
 
+constexpr SelectiveRecompute kPredictionsAlone{.attention_core = false, .predictions = true};
+
 /// Megatron's --distribute-saved-activations.
 bool distributes(const Recompute& recompute) {
   const auto* full = std::get_if<FullRecompute>(&recompute);
@@ -113,6 +115,9 @@ CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t lay
       plan.holds_answer = true;
       plan.saves_arguments = true;
       plan.distributes = distributes(training.recompute);
+      // MultiTokenPredictionLayer._checkpointed_forward: by itself under "uniform", not under
+      // "block".
+      if (plan.length > 0 && plan.most == 0) plan.parts = kPredictionsAlone;
       break;
     case CheckpointRule::formula:
       break;

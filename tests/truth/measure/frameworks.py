@@ -214,9 +214,9 @@ def megatron_config(settings):
         normalization=model.get("norm", "RMSNorm"), attention_softmax_in_fp32=False, hidden_dropout=model.get("dropout", 0.0),
         attention_dropout=model.get("dropout", 0.0), bias_activation_fusion=True, params_dtype=kind, pipeline_dtype=kind, deallocate_pipeline_outputs=True,
         bf16=kind == torch.bfloat16, gradient_accumulation_fusion=False, tensor_model_parallel_size=ways.get("tp", 1),
-        pipeline_model_parallel_size=ways.get("pp", 1), virtual_pipeline_model_parallel_size=ways.get("vpp"),
+        pipeline_model_parallel_size=ways.get("pp", 1), virtual_pipeline_model_parallel_size=ways.get("vpp"), pipeline_model_parallel_layout=ways.get("layout"),
         sequence_parallel=ways.get("sp", False), recompute_granularity=recompute.get("granularity"),
-        recompute_modules=recompute.get("modules"), recompute_method=recompute.get("method"),
+        recompute_modules=recompute.get("modules"), recompute_method=recompute.get("method"), mtp_num_layers=model.get("mtp"),
         recompute_num_layers=recompute.get("layers"), distribute_saved_activations=recompute.get("distribute", False))
 
 
@@ -252,7 +252,7 @@ def allow_results_thrown_away():
 def megatron_chunks(settings, config):
     from megatron.core import parallel_state
     from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec, get_gpt_mtp_block_spec
 
     allow_norms_of_sequence_shards()
     allow_results_thrown_away()
@@ -266,11 +266,12 @@ def megatron_chunks(settings, config):
     for chunk in range(settings["parallel"].get("vpp", 1)):
         at = {"vp_stage": chunk} if "vpp" in settings["parallel"] else {}
         here = {"ignore_virtual": False, **at}
+        predicted = get_gpt_mtp_block_spec(config, layers, use_transformer_engine=False, **at)
         yield GPTModel(
             config, layers, model["vocab"], settings["seq"],
             pre_process=parallel_state.is_pipeline_first_stage(**here), post_process=parallel_state.is_pipeline_last_stage(**here),
             share_embeddings_and_output_weights=model.get("tied", False), position_embedding_type=model.get("position", "rope"),
-            **at).cuda()
+            mtp_block_spec=predicted, **at)
 
 
 def megatron(case):
@@ -292,7 +293,7 @@ def megatron(case):
     tensor_parallel.model_parallel_cuda_manual_seed(1, use_cudagraphable_rng=captures)
     phases = Phases()
     config = megatron_config(settings)
-    chunks = list(megatron_chunks(settings, config))
+    chunks = [chunk.cuda() for chunk in list(megatron_chunks(settings, config))]  # get_model makes all of them first
     phases.end("model")
     distributed = optimizing.get("distributed", True)
     averaged = DistributedDataParallelConfig(
@@ -341,7 +342,7 @@ def megatron(case):
             loss = (output.float() * weights).sum() / weights.sum()
             return loss, {"loss": loss.detach()}
 
-        return model(tokens, places, mask, labels=labels), loss_of
+        return model(tokens, places, mask, labels=labels, loss_mask=weights), loss_of
 
     run, data = get_forward_backward_func(), loaded_batches if captures else batches
     if captures:

@@ -16,9 +16,10 @@ struct CheckpointPlan {
   std::int64_t length = 0;  ///< layers of one checkpoint; 0: no whole layer is recomputed
   std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers
   std::int64_t most = 0;    ///< only the first layers of a stage have checkpoints; 0: all may
-  std::vector<std::int64_t> chosen = {};         ///< these layers alone, ascending; empty: all may
-  bool selects = false;                          ///< what the operations of a list make stays
-  std::optional<SelectiveRecompute> parts = {};  ///< of each layer, each in a checkpoint of its own
+  std::vector<std::int64_t> chosen = {};  ///< these layers alone, ascending; empty: all may
+  bool selects = false;                   ///< what the operations of a list make stays
+  /// Parts of each layer, or beside whole layers of other blocks, each in a checkpoint of its own.
+  std::optional<SelectiveRecompute> parts = {};
   /// A function of autograd's own recomputes the layers (torch.utils.checkpoint with
   /// use_reentrant=True, Megatron's): it holds their answer and that one's gradient.
   bool holds_answer = false;

@@ -32,6 +32,8 @@ struct SelectiveRecompute {
   bool norms = false;           ///< what norms answer, thrown away once it was read
   bool expert_activation = false;  ///< the same of the experts' activation
   bool latent_projection = false;  ///< and of heads that latent attention makes of its latents
+  bool predictions =
+      false;  ///< layers of multi-token prediction: beside whole layers, without word
 
   /// Whether some results are made again that later operations have saved.
   [[nodiscard]] bool remakes() const { return norms || expert_activation || latent_projection; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/lower/megatron/megatron_adapter.hpp"
+#include "graph/lower/megatron/megatron_ends.hpp"
 #include "graph/lower/megatron/megatron_mappings.hpp"
 #include "graph/lower/megatron/megatron_quantized.hpp"
 
@@ -71,11 +72,19 @@ class StageWriter {
       append_layers(layer(first), next - first);
       first = next;
     }
-    if (!part.head) return;
+    // has_final_layernorm_in_this_stage: with predictions the norm is behind the last layer,
+    // whatever stage judges. "Et|tt|mL": in the second.
+    const bool predicts = context_.decoder.mtp_layers > 0;
+    const bool norms = part.count > 0 || !predicts;
+    if (!part.head) {
+      const bool is_last = part.count > 0 && end == context_.decoder.layers();
+      if (predicts && is_last) append(norm_, 1, [&] { return megatron_final_norm(context_); });
+      return;
+    }
     // Only there does output_layer read the embedding's own Parameter
     // (shared_embedding_or_output_weight).
     const bool ties = context_.decoder.tied_embeddings && part.embedding;
-    append(head_, 1, [&] { return megatron_head(context_, ties); });
+    append(head_, 1, [&] { return megatron_head(context_, {ties, part.embedding, norms}); });
     append(loss_, 1, [&] { return megatron_loss(context_); });
   }
 
@@ -124,6 +133,7 @@ class StageWriter {
   std::int64_t last_ = -1;  ///< layer behind which GPTModel.forward returns
   std::optional<std::size_t> embedding_;
   std::vector<KnownLayer> layers_;
+  std::optional<std::size_t> norm_;
   std::optional<std::size_t> head_;
   std::optional<std::size_t> loss_;
 };
@@ -184,11 +194,15 @@ void add_backward_messages(Op& op, const MegatronContext& context, const Paralle
   }
 }
 
+TensorId weight_of(BlockBuilder& block, const ParallelProduct& product) {
+  const Place place{product.name, "weight"};
+  const Shape shape = {product.out, product.in};
+  return product.tied ? block.tied_parameter(place, shape) : block.parameter(place, shape);
+}
+
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x) {
-  const Place place{product.name, "weight"};
-  const TensorId weight = product.tied ? block.tied_parameter(place, {product.out, product.in})
-                                       : block.parameter(place, {product.out, product.in});
+  const TensorId weight = product.weight ? *product.weight : weight_of(block, product);
   Shape shape = product.rows.empty() ? Shape{context.s, context.b} : product.rows;
   shape.push_back(product.out);
   const DType dtype = block.dtype_of(x);

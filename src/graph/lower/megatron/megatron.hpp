@@ -97,6 +97,7 @@ struct ParallelProduct {
   bool duplicated = false;     ///< every rank has all of the matrix, and multiplies its own stream
   Shape rows = {};             ///< of its input, where those are not the tokens
   bool input_is_kept = false;  ///< in 16 bits, by what made it or reads it too
+  std::optional<TensorId> weight = {};  ///< that is there, since another product reads it
   /// This rank's part of what it multiplies, which LayerNormLinear answers too
   /// (return_layernorm_output): an adapter takes it.
   std::optional<TensorId> returned = {};
@@ -111,6 +112,8 @@ TensorId row_product(BlockBuilder& block, const MegatronContext& context, Parall
 /// weight's. Else the gradient's parts are summed there.
 void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
 void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
+/// The matrix of a product.
+TensorId weight_of(BlockBuilder& block, const ParallelProduct& product);
 /// LinearWithGradAccumulationAndAsyncCommunication.
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x);
@@ -192,9 +195,8 @@ inline constexpr std::string_view kRotaryTable = "rotary table";
 /// The table of angles, made once and kept (RotaryEmbedding.forward is cached).
 void rotary_table(BlockBuilder& block, const MegatronContext& context);
 
-/// Results that GPTModel.forward names until it returns.
+/// The embedded tokens, which GPTModel.forward names until it returns.
 inline constexpr std::string_view kEmbedded = "embedded tokens";
-inline constexpr std::string_view kDecoded = "decoded tokens";
 
 struct MegatronLayer {
   bool makes_table = false;  ///< where no embedding of this stage does
@@ -207,10 +209,9 @@ struct MegatronLayer {
   friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
 };
 Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer);
-/// `named`: GPTModel.forward names what is embedded, which no layer keeps where it is frozen.
-Block megatron_embedding(const MegatronContext& context, bool named);
-Block megatron_head(const MegatronContext& context, bool ties);
-Block megatron_loss(const MegatronContext& context);
+/// TransformerLayer.forward, of the layer that `context` is set to.
+TensorId transformer_layer(BlockBuilder& block, const MegatronContext& context,
+                           const MegatronLayer& layer, TensorId x);
 
 /// The graph of a rank, or why there is none.
 std::variant<Graph, Unavailable> lower_gpt_model(const ModelSpec& model,

@@ -208,8 +208,7 @@ TensorId frozen_product(BlockBuilder& block, const MegatronContext& context,
   if (context.quantized) return quantized_product(block, context, product, x);
   if (product.gathers) x = gathered(block, context, product.name, x);
   const Place place{product.name, "weight"};
-  const TensorId weight = product.tied ? block.tied_parameter(place, {product.out, product.in})
-                                       : block.parameter(place, {product.out, product.in});
+  const TensorId weight = weight_of(block, product);
   const DType dtype = block.dtype_of(x);
   const Shape shape =
       product.duplicated ? context.stream(product.out) : context.tokens(product.out);

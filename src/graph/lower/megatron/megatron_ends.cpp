@@ -1,5 +1,7 @@
 // The modules of GPTModel before and behind its layers: LanguageModelEmbedding, the final norm with
 // the output layer, and VocabParallelCrossEntropy.
+#include "graph/lower/megatron/megatron_ends.hpp"
+
 #include <utility>
 
 #include "graph/lower/megatron/megatron_adapter.hpp"
@@ -58,11 +60,19 @@ TensorId by_position(BlockBuilder& block, const MegatronContext& context, Tensor
   return copy(block, {"embedding", "by position"}, x, context.tokens(context.h));
 }
 
-TensorId words(BlockBuilder& block, const MegatronContext& context) {
-  const TensorId ids = block.shared(kIds, {context.b, context.s}, DType::int64);
+/// The ids that are embedded, and whether this block has the table.
+struct EmbeddedIds {
+  TensorId ids = 0;
+  bool owns_table = true;
+};
+
+TensorId words(BlockBuilder& block, const MegatronContext& context, const EmbeddedIds& embedded) {
+  const TensorId ids = embedded.ids;
   const std::int64_t rows = context.decoder.vocab_size / context.policy.tensor;
   const auto table = [&] {
-    return block.parameter({"embedding", "weight"}, {context.v, context.h});
+    const Place place{"embedding", "weight"};
+    const Shape shape = {context.v, context.h};
+    return embedded.owns_table ? block.parameter(place, shape) : block.tied_parameter(place, shape);
   };
   // VocabParallelEmbedding.forward: self.norm(output) behind the sum over the ranks.
   const auto normed = [&](TensorId x) {
@@ -85,21 +95,21 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
 }
 
 /// The embedded tokens as the residual stream takes them.
-TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
+TensorId embedded(BlockBuilder& block, const MegatronContext& context, const EmbeddedIds& ids) {
   const bool learned = has_learned_positions(context);
   Frame call(block);
-  TensorId x = words(block, context);
+  TensorId x = words(block, context, ids);
   if (learned) {
     call.local(x);
     // All sequences share them.
-    const TensorId ids = block.alias(
+    const TensorId places = block.alias(
         {"position_embedding", "ids"},
         block.shared("position ids", {Expr(1), context.s}, DType::int64), {context.b, context.s});
     const TensorId table =
         block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.h});
     const std::int64_t rows = std::get<LearnedPosition>(context.decoder.position).rows;
     const TensorId positions = call.local(look_up_rows(block, context, "position_embedding",
-                                                       {.indices = ids,
+                                                       {.indices = places,
                                                         .table = table,
                                                         .table_rows = rows,
                                                         .indices_repeat = transposes(context)}));
@@ -208,22 +218,25 @@ TensorId te_cross_entropy(BlockBuilder& block, const MegatronContext& context, T
   return loss;
 }
 
-/// make_viewless_tensor: a view becomes a tensor of its own, by way of one of a single element.
-TensorId viewless(BlockBuilder& block, TensorId x) {
+}  // namespace
+
+TensorId viewless(BlockBuilder& block, std::string_view name, TensorId x) {
   Op op;
   op.kind = OpKind::view;
-  op.name = "embedding";
+  op.name = name;
   op.inputs = {x};
-  op.forward_scratch = {
-      scratch(block, {"embedding", "single element"}, {Expr(1)}, block.dtype_of(x))};
-  const TensorId out = block.alias({"embedding", "viewless"}, x, block.tensor(x).shape);
+  op.forward_scratch = {scratch(block, {name, "single element"}, {Expr(1)}, block.dtype_of(x))};
+  const TensorId out = block.alias({name, "viewless"}, x, block.tensor(x).shape);
   op.outputs = {out};
   BackwardWriter(op).hand_on(x, Reach::through_view);
   block.emit(std::move(op));
   return out;
 }
 
-}  // namespace
+TensorId embedded_again(BlockBuilder& block, const MegatronContext& context, TensorId ids,
+                        bool copied) {
+  return embedded(block, context, {ids, copied});
+}
 
 OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
   const TensorId below = step(block, {op, "below"}, {ids}, DType::boolean);
@@ -235,48 +248,80 @@ OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
 
 Block megatron_embedding(const MegatronContext& context, bool named) {
   BlockBuilder block("embedding", context.precision());
-  TensorId x = embedded(block, context);
+  TensorId x = embedded(block, context, {block.shared(kIds, {context.b, context.s}, DType::int64)});
   if (!context.latent) rotary_table(block, context);
   // A transposed tensor without a copy is a view; TransformerBlock.forward calls
   // make_viewless_tensor, so that pipeline stages can free outputs by .data.
   const bool copied = transposes(context) || context.sequence ||
                       context.dropout(context.decoder.dropout.embedding) > 0;
-  if (!copied) x = viewless(block, x);
+  if (!copied) x = viewless(block, "embedding", x);
   if (named) block.outlive(x, kEmbedded);
   return std::move(block).take(x);
 }
 
-Block megatron_head(const MegatronContext& context, bool ties) {
+TensorId losses_of_tokens(BlockBuilder& block, const MegatronContext& context, TensorId logits,
+                          TensorId targets) {
+  TensorId loss = 0;
+  Frame call(block);
+  if (transposes(context)) {
+    targets = call.local(step(block, {"labels", "by position"}, {targets}, DType::int64));
+  }
+  const bool fused = context.policy.implementation.loss == LossKernel::te;
+  const auto judge = fused ? te_cross_entropy : cross_entropy;
+  loss = judge(block, context, logits, targets);
+  if (!transposes(context)) return loss;
+  return copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
+}
+
+Block megatron_final_norm(const MegatronContext& context) {
+  BlockBuilder block("final norm", context.precision());
+  const TensorId x = block.block_input(context.stream(), context.policy.weights);
+  const TensorId out = megatron_norm(block, context, "final_norm", x);
+  return std::move(block).take(out);
+}
+
+Block megatron_head(const MegatronContext& context, const MegatronHead& head) {
   BlockBuilder block("head", context.precision());
   TensorId x = block.block_input(context.stream(), context.policy.weights);
-  x = megatron_norm(block, context, "final_norm", x);
+  if (head.norms) {
+    x = megatron_norm(block, context, "final_norm", x);
+  } else {
+    // No layer of this stage has made the table; TransformerBlock.forward without layers and norm
+    // clones what it is given.
+    if (!context.latent) rotary_table(block, context);
+    x = copy(block, {"decoder", "clone"}, x, context.stream());
+    block.ops().back().gradients.front().reach = Reach::directly;
+  }
   if (context.adapter != nullptr) block.outlive(x, kDecoded);
   ParallelProduct product{"lm_head", context.h, context.v};
   product.gathers = context.sequence;
-  product.tied = ties;
-  const auto multiply = context.adapter == nullptr ? parallel_product : frozen_product;
-  x = multiply(block, context, product, x);
+  product.tied = head.ties;
+  {
+    Frame naming(block);
+    if (context.decoder.mtp_layers > 0) {
+      product.weight = weight_of(block, product);
+      const auto [hidden, named] = predict_tokens(block, context, {head.embeds, product}, x);
+      x = hidden;
+      naming.local(named);
+    }
+    const auto multiply = context.adapter == nullptr ? parallel_product : frozen_product;
+    x = multiply(block, context, product, x);
+  }
   return std::move(block).take(x);
 }
 
 Block megatron_loss(const MegatronContext& context) {
   BlockBuilder block("loss", context.precision());
   const TensorId logits = block.block_input(context.tokens(context.v), context.policy.weights);
-  TensorId loss = 0;
-  {
-    Frame model(block);
-    TensorId targets = block.shared("labels", {context.b, context.s}, DType::int64);
-    if (transposes(context)) {
-      targets = model.local(step(block, {"labels", "by position"}, {targets}, DType::int64));
-    }
-    const bool fused = context.policy.implementation.loss == LossKernel::te;
-    const auto judge = fused ? te_cross_entropy : cross_entropy;
-    loss = judge(block, context, logits, targets);
-    if (transposes(context))
-      loss = copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
-  }
+  const TensorId loss = losses_of_tokens(
+      block, context, logits, block.shared("labels", {context.b, context.s}, DType::int64));
   if (context.names_embedded()) block.let_go(kEmbedded);
   if (context.adapter != nullptr) block.let_go(kDecoded);
+  if (context.decoder.mtp_layers > 0) {
+    for (const std::string_view name : {kPredictedLogits, kPredictedLoss, kPredictedLabels}) {
+      block.let_go(name);
+    }
+  }
   return std::move(block).take(loss);
 }
 

@@ -117,14 +117,8 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
   return normalize(block, part, x);
 }
 
-Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
-  MegatronContext context = model;
-  if (!layer.in_bf16) context.quantized = context.policy.te_linears;
-  context.window = layer.window;
-  BlockBuilder block(name_of(layer), context.precision());
-  const TensorId x =
-      block.block_input(context.stream(), context.policy.weights, layer.wants_gradient);
-  if (layer.makes_table) rotary_table(block, context);
+TensorId transformer_layer(BlockBuilder& block, const MegatronContext& context,
+                           const MegatronLayer& layer, TensorId x) {
   TensorId y = 0;
   {
     Frame call(block);
@@ -152,6 +146,18 @@ Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
     out = bias_dropout_add(block, context, kFeedForward, {y, fed, biased});
   }
   block.end_part(layer.has_experts ? GraphScope::moe : GraphScope::mlp);
+  return out;
+}
+
+Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer) {
+  MegatronContext context = model;
+  if (!layer.in_bf16) context.quantized = context.policy.te_linears;
+  context.window = layer.window;
+  BlockBuilder block(name_of(layer), context.precision());
+  const TensorId x =
+      block.block_input(context.stream(), context.policy.weights, layer.wants_gradient);
+  if (layer.makes_table) rotary_table(block, context);
+  const TensorId out = transformer_layer(block, context, layer, x);
   if (layer.ends_model) block.let_go(kEmbedded);
   return std::move(block).take(out, true);
 }

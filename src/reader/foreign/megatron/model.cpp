@@ -202,6 +202,10 @@ void write_experts(ForeignImport& file) {
 
 void write_layer_kinds(ForeignImport& file) {
   const MegatronFile megatron(file);
+  if (megatron.count("mtp_num_layers", 0) > 0) {
+    const std::string_view predictions = megatron.key("mtp_num_layers");
+    file.write("model.mtp_num_layers", file.text(predictions), {predictions});
+  }
   // Both masks are kept where either probability is above zero; a spec has one probability.
   const std::string hidden = megatron.text("hidden_dropout", "0.1");
   const std::string attention = megatron.text("attention_dropout", "0.1");

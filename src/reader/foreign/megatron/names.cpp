@@ -51,6 +51,7 @@ constexpr MegatronName kNames[] = {
      "model.moe_expert_capacity_factor"},
     {"moe_pad_expert_input_to_capacity", "--moe-pad-expert-input-to-capacity",
      "model.moe_pad_expert_input_to_capacity"},
+    {"mtp_num_layers", "--mtp-num-layers", "model.mtp_num_layers"},
     {"multi_latent_attention", "--multi-latent-attention", "model.multi_latent_attention"},
     {"q_lora_rank", "--q-lora-rank", "model.q_lora_rank"},
     {"kv_lora_rank", "--kv-lora-rank", "model.kv_lora_rank"},

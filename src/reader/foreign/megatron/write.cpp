@@ -207,6 +207,7 @@ std::string model_arguments(const Job& job) {
   list.add("--vocab-size", model.vocab_size);
   list.add("--make-vocab-size-divisible-by", divisor_of_vocabulary(job));
   add_experts(model, job, list);
+  if (model.mtp_layers > 0) list.add("--mtp-num-layers", model.mtp_layers);
   return list.text();
 }
 
@@ -225,17 +226,17 @@ void add_recompute(const Recompute& recompute, Arguments& list) {
 
 /// Main parameters in fp32 are kept as what bf16 weights lack of them.
 void add_precise_optimizer(const TrainingSpec& training, Arguments& list) {
+  if (!training.optimizer.typed) return;
   const OptimizerState* main = training.optimizer.main_parameters();
-  if (main == nullptr) return;
   const auto add = [&](std::string_view flag, std::string_view type) {
     list.add(flag, std::string(type));
   };
   const bool narrow = training.recipe.gradients == DType::bf16;
   list.add_if(true, "--use-precision-aware-optimizer");
   add("--main-grads-dtype", narrow ? "bf16" : "fp32");
-  add("--main-params-dtype", main->shape == StateShape::remainders
-                                 ? name_of(DType::fp32)
-                                 : own_type_of(main->name, training.optimizer));
+  const bool wide = main == nullptr || main->shape == StateShape::remainders;
+  add("--main-params-dtype",
+      wide ? name_of(DType::fp32) : own_type_of(main->name, training.optimizer));
   add("--exp-avg-dtype", own_type_of("exp_avg", training.optimizer));
   add("--exp-avg-sq-dtype", own_type_of("exp_avg_sq", training.optimizer));
 }

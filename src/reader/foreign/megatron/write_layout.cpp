@@ -1,13 +1,15 @@
 #include "reader/foreign/megatron/arguments.hpp"
 #include "reader/frameworks/pipeline_layout.hpp"
+#include "reader/frameworks/rules.hpp"
 
 namespace memest::megatron {
 namespace {
 
 /// How layers are divided over the ranks and their stages; a layout says how many these are.
-void add_stages(const Parallelism& ranks, Arguments& list) {
+void add_stages(const Job& job, Arguments& list) {
+  const Parallelism& ranks = job.parallelism;
   if (!ranks.stage_layers.empty()) {
-    const std::string layout = pipeline_layout_text(ranks.stage_layers);
+    const std::string layout = pipeline_layout_text(ranks.stage_layers, mtp_layers_of(job));
     return list.add("--pipeline-model-parallel-layout", "\"" + layout + "\"");
   }
   if (ranks.virtual_stages > 1) {
@@ -31,7 +33,7 @@ std::string layout_arguments(const Job& job) {
   list.add("--tensor-model-parallel-size", ranks.tensor);
   list.add_if(ranks.sequence, "--sequence-parallel");
   list.add("--pipeline-model-parallel-size", ranks.pipeline);
-  add_stages(ranks, list);
+  add_stages(job, list);
   list.add("--context-parallel-size", ranks.context);
   if (ranks.context > 1) {
     const bool ring = ranks.context_exchange == ContextExchange::ring;
