@@ -8,16 +8,12 @@
 #include "memory/sharding/fsdp_habits.hpp"
 
 namespace memest {
-namespace {
-
-/// Megatron-core's forms that no other framework has.
-bool is_own_checkpoint(const Recompute& recompute) {
+bool has_formulas(const Recompute& recompute) {
   const auto* full = std::get_if<FullRecompute>(&recompute);
   const auto* parts = std::get_if<SelectiveRecompute>(&recompute);
-  return (full != nullptr && full->distribute) || (parts != nullptr && parts->beyond_attention());
+  return !(full != nullptr && full->distribute) &&
+         !(parts != nullptr && parts->beyond_attention());
 }
-
-}  // namespace
 
 std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && shards_by<DeepSpeedZero>(job)) {
@@ -72,9 +68,9 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
     return Unavailable{
         "the closed form of layers that share weights is not available yet: events alone answer"};
   }
-  const Recompute recompute = job.recompute();
-  if (is_own_checkpoint(recompute)) {
-    return Unavailable{"the closed form of this recompute is not available yet"};
+  if (!has_formulas(job.recompute())) {
+    return Unavailable{
+        "the closed form of this recompute is not available yet: events alone answer"};
   }
   return std::nullopt;
 }

@@ -207,7 +207,6 @@ TensorId frozen_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x) {
   if (context.quantized) return quantized_product(block, context, product, x);
   if (product.gathers) x = gathered(block, context, product.name, x);
-  const Place place{product.name, "weight"};
   const TensorId weight = weight_of(block, product);
   const DType dtype = block.dtype_of(x);
   const Shape shape =
