@@ -98,7 +98,7 @@ TEST_CASE("selective recompute keeps what enters the attention core, and nothing
   const Ledger ledger = write_ledger(graph, job);
   const Expr kept = formula_at(ledger, kLossBackward, "activations: layer");
   CHECK(kept == L * layer.saved_bytes_without_attention_core());
-  const BlockMoments moments = moments_of(layer, BlockPass::keep_core_out);
+  const BlockMoments moments = moments_of(layer, BlockPass::keep_parts_out);
   // The last operation goes backward with the core still gone.
   CHECK(moments.backward.front().saved == layer.saved_bytes_without_attention_core());
 }

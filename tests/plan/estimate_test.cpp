@@ -288,9 +288,9 @@ TEST_CASE("Where no closed form is known, the terms are what the replay found at
       "model: {family: decoder, layers: 4, hidden_size: 256, heads: 4, kv_heads: 2, ffn_size: 768, "
       "vocab_size: 1024, activation: swiglu, norm: rmsnorm, position: rope, bias: false, "
       "dropout: 0.0, tied_embeddings: false}\n"
-      "training: {seq_len: 128, micro_batch: 2, precision: megatron, recompute: {selective: "
-      "[feed-forward]}, implementation: {name: megatron, layers: local, attention: unfused}}\n"
-      "parallelism: {data: 4}\n"
+      "training: {seq_len: 128, micro_batch: 2, precision: megatron, implementation: {name: "
+      "megatron, layers: local, attention: unfused}}\n"
+      "parallelism: {data: 4, zero: 3}\n"
       "hardware: {gpu: h200-sxm-141gb, count: 4}\n"));
   const auto& memory = std::get<MemoryAnswer>(estimate.memory);
   CHECK_FALSE(memory.closed_form.has_value());

@@ -116,9 +116,6 @@ inline Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipe
 
 /// Why the ledger's formulas are not those of the job; empty where they are.
 std::optional<Unavailable> beyond_the_formulas(const Job& job);
-/// Whether they know the recompute, whatever else a job has: all but Megatron-core's own forms, parts
-/// beside the attention core and inputs that ranks have in shares.
-bool has_formulas(const Recompute& recompute);
 
 /// Why a ledger does not answer for the job: that, or what the allocator is told; empty where it
 /// does.

@@ -8,12 +8,16 @@
 #include "memory/sharding/fsdp_habits.hpp"
 
 namespace memest {
-bool has_formulas(const Recompute& recompute) {
+
+namespace {
+
+/// Megatron-core's shares of what checkpoints keep.
+bool distributes(const Recompute& recompute) {
   const auto* full = std::get_if<FullRecompute>(&recompute);
-  const auto* parts = std::get_if<SelectiveRecompute>(&recompute);
-  return !(full != nullptr && full->distribute) &&
-         !(parts != nullptr && parts->beyond_attention());
+  return full != nullptr && full->distribute;
 }
+
+}  // namespace
 
 std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && shards_by<DeepSpeedZero>(job)) {
@@ -68,9 +72,8 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
     return Unavailable{
         "the closed form of layers that share weights is not available yet: events alone answer"};
   }
-  if (!has_formulas(job.recompute())) {
-    return Unavailable{
-        "the closed form of this recompute is not available yet: events alone answer"};
+  if (distributes(job.recompute())) {
+    return Unavailable{"the closed form of this recompute is not available yet"};
   }
   return std::nullopt;
 }

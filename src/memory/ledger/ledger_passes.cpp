@@ -33,8 +33,8 @@ BlockPass LedgerPasses::of(const Site& site, bool second) const {
 /// The pass of a block outside checkpoints of whole layers.
 BlockPass LedgerPasses::kept_whole(const Block& block) const {
   if (!plan_.parts) return BlockPass::keep_all;
-  if (plan_.length == 0) return BlockPass::keep_core_out;
-  return block.checkpointable ? BlockPass::keep_all : BlockPass::keep_prediction_out;
+  if (plan_.length == 0) return BlockPass::keep_parts_out;
+  return block.checkpointable ? BlockPass::keep_all : BlockPass::keep_parts_out_too;
 }
 
 Expr LedgerPasses::kept_of(const Block& block) const {

@@ -45,7 +45,7 @@ class LedgerWriter {
         plan_(checkpoint_plan_of(training_, layers_)),
         checkpoint_(plan_.length),
         passes_(graph, job, plan_),
-        of_blocks_(graph, options.moments),
+        of_blocks_(graph, plan_.parts, options.moments),
         terms_(graph, job, options.pipeline_rank),
         kept_(graph, passes_, layer_count_, terms_),
         units_(graph, job),

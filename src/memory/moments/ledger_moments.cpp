@@ -7,10 +7,10 @@
 namespace memest {
 namespace {
 
-const BlockMoments& made_once(std::map<BlockPass, BlockMoments>& made, const Block& block,
-                              BlockPass pass) {
-  const auto [entry, is_new] = made.try_emplace(pass);
-  if (is_new) entry->second = moments_of(block, pass);
+const BlockMoments& made_once(MomentsByPass& made, const Block& block,
+                              const MomentsByPass::key_type& key) {
+  const auto [entry, is_new] = made.try_emplace(key);
+  if (is_new) entry->second = moments_of(block, key.first, key.second);
   return entry->second;
 }
 
@@ -22,7 +22,7 @@ struct GraphMoments::OfBlock {
 
   Block block;
   std::mutex mutex;
-  std::map<BlockPass, BlockMoments> moments;
+  MomentsByPass moments;
 };
 
 struct GraphMoments::Made {
@@ -41,18 +41,20 @@ GraphMoments::GraphMoments() : made_(std::make_unique<Made>()) {}
 
 GraphMoments::~GraphMoments() = default;
 
-LedgerMoments::LedgerMoments(const Graph& graph, GraphMoments* shared)
+LedgerMoments::LedgerMoments(const Graph& graph, const std::optional<SelectiveRecompute>& parts,
+                             GraphMoments* shared)
     : graph_(graph),
+      parts_(parts.value_or(SelectiveRecompute{})),
       shared_(shared),
       of_blocks_(shared == nullptr ? 0 : graph.blocks.size()),
       own_(shared == nullptr ? graph.blocks.size() : 0) {}
 
 const BlockMoments& LedgerMoments::of(std::size_t block, BlockPass pass) const {
-  if (shared_ == nullptr) return made_once(own_[block], graph_.blocks[block], pass);
+  if (shared_ == nullptr) return made_once(own_[block], graph_.blocks[block], {pass, parts_});
   GraphMoments::OfBlock*& known = of_blocks_[block];
   if (known == nullptr) known = &shared_->made_->of(graph_.blocks[block]);
   const std::scoped_lock lock(known->mutex);
-  return made_once(known->moments, known->block, pass);
+  return made_once(known->moments, known->block, {pass, parts_});
 }
 
 }  // namespace memest

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "memest/memory/graph_moments.hpp"
@@ -10,11 +12,15 @@
 
 namespace memest {
 
+/// The moments of a block, by how it is run and by the parts that are left out.
+using MomentsByPass = std::map<std::pair<BlockPass, SelectiveRecompute>, BlockMoments>;
+
 class LedgerMoments {
  public:
   /// `shared`: those that other ledgers have made and will ask for; null: own ones. `graph`
-  /// outlives this.
-  LedgerMoments(const Graph& graph, GraphMoments* shared);
+  /// outlives this. `parts`: those that passes leave out.
+  LedgerMoments(const Graph& graph, const std::optional<SelectiveRecompute>& parts,
+                GraphMoments* shared);
 
   [[nodiscard]] const Graph& graph() const { return graph_; }
   /// The moments of one of the graph's blocks.
@@ -22,9 +28,10 @@ class LedgerMoments {
 
  private:
   const Graph& graph_;
+  SelectiveRecompute parts_;
   GraphMoments* shared_;
   mutable std::vector<GraphMoments::OfBlock*> of_blocks_;  ///< shared ones; null: not asked yet
-  mutable std::vector<std::map<BlockPass, BlockMoments>> own_;  ///< by block
+  mutable std::vector<MomentsByPass> own_;                 ///< by block
 };
 
 }  // namespace memest

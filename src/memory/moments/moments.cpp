@@ -17,7 +17,8 @@ namespace {
 
 class BlockWalk {
  public:
-  BlockWalk(const Block& block, BlockPass pass) : block_(block), pass_(pass), kept_(block, pass) {}
+  BlockWalk(const Block& block, BlockPass pass, const SelectiveRecompute& parts)
+      : block_(block), pass_(pass), kept_(block, pass, parts) {}
 
   BlockMoments walk() {
     BlockMoments moments;
@@ -63,18 +64,17 @@ class BlockWalk {
     return total;
   }
 
-  /// Bytes that the core's checkpoint holds in its backward beside what its operations save.
-  [[nodiscard]] Expr held_by_core(std::size_t at) const {
+  /// Bytes that a part's checkpoint holds in its backward beside what its operations save.
+  [[nodiscard]] Expr held_by(const PartLeftOut& part, std::size_t at) const {
     const TensorSet& saved = kept_.at(at).storages;
     TensorSet held;
-    for (const Op& op : block_.ops) {
-      if (!kept_.is_of_core(op)) continue;
-      for (const TensorId id : kept_.entering_core(op)) {
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      for (const TensorId id : entering(block_, part, block_.ops[i])) {
         if (kept_.counts(id) && !saved.contains(kept_.storage(id))) held.insert(kept_.storage(id));
       }
     }
     return kept_.bytes(held) +
-           kept_.bytes_of_tensor(kept_.storage(block_.ops[kept_.last_core()].outputs.front()));
+           kept_.bytes_of_tensor(kept_.storage(block_.ops[part.end - 1].outputs.front()));
   }
 
   /// Storages that the running program refers to, as its operations run one after
@@ -181,20 +181,29 @@ class BlockWalk {
     return total;
   }
 
-  /// Holds, for a checkpoint's backward, its output, that one's gradient, the core's inputs.
+  /// Holds, for a checkpoint's backward, its output, that one's gradient, a part's inputs.
   void hold(const Op& op, std::size_t at, Moment& moment) {
     // CheckpointFunction.backward: the locals `outputs` and `args` live until
     // torch.autograd.backward returns.
     if (pass_ == BlockPass::recompute_held) moment.saved += kept_.bytes_of_tensor(block_.output);
-    if (!kept_.leaves_core_out()) return;
-    if (at == kept_.last_core() && gradients_.has(op.outputs.front())) {
-      gradients_.share(kHeld, gradients_.slot(op.outputs.front()));
+    bool inside = false;
+    for (const PartLeftOut& part : kept_.parts()) {
+      if (part.is_remade()) {
+        // A result that is made again lies beside the copy that others saved, up to the part's own
+        // backward.
+        if (part.begin > at || at > part.last) continue;
+        for (const TensorId id : part.results) moment.saved += kept_.bytes_of_tensor(id);
+        continue;
+      }
+      if (at + 1 == part.end && gradients_.has(op.outputs.front())) {
+        gradients_.share(kHeld, gradients_.slot(op.outputs.front()));
+      }
+      if (!part.has(at)) continue;
+      moment.saved += held_by(part, at);
+      inside = true;
     }
-    if (kept_.is_of_core(op)) {
-      moment.saved += held_by_core(at);
-    } else if (gradients_.has(kHeld)) {
-      gradients_.drop(kHeld);
-    }
+    const bool leaves = !kept_.parts().empty() && !inside;
+    if (leaves && gradients_.has(kHeld)) gradients_.drop(kHeld);
   }
 
   /// The op's gradients take their places; a sum that cannot be made in place is a moment of its
@@ -307,8 +316,8 @@ class BlockWalk {
 
 }  // namespace
 
-BlockMoments moments_of(const Block& block, BlockPass pass) {
-  return BlockWalk(block, pass).walk();
+BlockMoments moments_of(const Block& block, BlockPass pass, const SelectiveRecompute& parts) {
+  return BlockWalk(block, pass, parts).walk();
 }
 
 Expr input_bytes(const Block& block) { return block.tensors[block.input].bytes(); }

@@ -19,9 +19,9 @@ namespace memest {
 enum class BlockPass {
   keep_all,        ///< everything that autograd saves stays
   keep_input_too,  ///< the same after a checkpoint, which keeps nothing for the block that follows
-  keep_core_out,   ///< selective recompute: the attention core's tensors come back in its
-                   ///< backward, which holds its inputs, its answer and that one's gradient
-  keep_prediction_out,  ///< the same of a layer of multi-token prediction, behind checkpoints
+  keep_parts_out,  ///< parts of the block come back in its backward, each of which holds its
+                   ///< inputs, its answer and that one's gradient
+  keep_parts_out_too,  ///< the same after a checkpoint, as keep_input_too
   keep_nothing,     ///< a checkpoint's first forward: only autocast's copies stay; the input is the
                     ///< caller's
   keep_answer,      ///< without gradients: only autocast's copies and what the model answers stay
@@ -55,7 +55,8 @@ struct BlockMoments {
   Expr gradients_when_run_again;
 };
 
-BlockMoments moments_of(const Block& block, BlockPass pass);
+/// `parts`: those that a pass leaves out.
+BlockMoments moments_of(const Block& block, BlockPass pass, const SelectiveRecompute& parts = {});
 
 /// Bytes of the block's input.
 Expr input_bytes(const Block& block);

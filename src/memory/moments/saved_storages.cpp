@@ -5,14 +5,12 @@
 
 namespace memest {
 
-SavedStorages::SavedStorages(const Block& block, BlockPass pass)
-    : block_(block),
-      pass_(pass),
-      core_(pass == BlockPass::keep_prediction_out ? &LayerParts::prediction
-                                                   : &LayerParts::attention_core),
-      last_core_(block.ops.size()) {
+SavedStorages::SavedStorages(const Block& block, BlockPass pass, const SelectiveRecompute& parts)
+    : block_(block), pass_(pass) {
+  const bool leaves_out =
+      pass == BlockPass::keep_parts_out || pass == BlockPass::keep_parts_out_too;
+  if (leaves_out) parts_ = parts_left_out(block, parts);
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
-    if (is_of_core(block.ops[i])) last_core_ = i;
     const bool kept = block.ops[i].kept_selectively && block.ops[i].kind == OpKind::attention;
     if (kept && pass == BlockPass::recompute_selected_early) cut_ = i + 1;
   }
@@ -49,7 +47,7 @@ bool SavedStorages::holds(TensorId id) const {
       pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || is_recomputed();
   return base.role != Role::parameter && !base.shared &&
          (!base.kept_before || pass_ == BlockPass::keep_input_too ||
-          pass_ == BlockPass::keep_prediction_out) &&
+          pass_ == BlockPass::keep_parts_out_too) &&
          !(callers && (storage(id) == storage(block_.input) || is_by_caller(storage(id))));
 }
 
@@ -95,10 +93,17 @@ void SavedStorages::keep_saved() {
   }
 }
 
-/// Whether storages that earlier operations kept change with operation `at`: behind the attention
-/// core, and behind the cut of a selective checkpoint.
+/// Whether storages that earlier operations kept change with operation `at`: behind a part that is
+/// left out, and behind the cut of a selective checkpoint.
 bool SavedStorages::differs_from_before(std::size_t at) const {
-  return at == cut_ || at == last_core_ + 1;
+  return at == cut_ ||
+         std::ranges::any_of(parts_, [at](const PartLeftOut& part) { return at == part.last + 1; });
+}
+
+bool SavedStorages::is_thrown_away(TensorId made, std::size_t at) const {
+  return std::ranges::any_of(parts_, [&](const PartLeftOut& part) {
+    return at > part.last && std::ranges::count(part.results, made) > 0;
+  });
 }
 
 bool SavedStorages::stops_before(std::size_t at) const {
@@ -128,24 +133,12 @@ void SavedStorages::keep_of(std::size_t op, std::size_t at, TensorSet& kept) con
                      pass_ == BlockPass::keep_selected;
   if (pass_ == BlockPass::keep_selected) keep_selected(op, op + 1, kept);
   if (drops) return keep_held(keeper, kept);
-  // Megatron's CheckpointFunction saves the arguments of the core in place of its tensors.
-  const bool dropped = leaves_core_out() && is_of_core(keeper) && at > last_core_;
-  for (const TensorId id : dropped ? entering_core(keeper) : keeper.saved) {
-    if (counts(id)) kept.insert(storage(id));
+  // Megatron's CheckpointFunction saves the arguments of the part in place of its tensors.
+  const auto part = std::ranges::find_if(
+      parts_, [&](const PartLeftOut& one) { return one.has(op) && at > one.last; });
+  for (const TensorId id : part != parts_.end() ? entering(block_, *part, keeper) : keeper.saved) {
+    if (counts(id) && !is_thrown_away(storage(id), at)) kept.insert(storage(id));
   }
-}
-
-std::vector<TensorId> SavedStorages::entering_core(const Op& op) const {
-  std::vector<TensorId> result;
-  for (const TensorId id : op.inputs) {
-    const auto makes = [&](const Op& other) {
-      return is_of_core(other) &&
-             std::any_of(other.outputs.begin(), other.outputs.end(),
-                         [&](TensorId output) { return storage(output) == storage(id); });
-    };
-    if (std::none_of(block_.ops.begin(), block_.ops.end(), makes)) result.push_back(id);
-  }
-  return result;
 }
 
 /// A checkpoint drops what autograd would save, but not what autocast's cache or the model's

@@ -7,6 +7,7 @@
 
 #include "memest/graph/graph.hpp"
 #include "memory/moments/moments.hpp"
+#include "memory/moments/parts_left_out.hpp"
 #include "memory/moments/tensor_set.hpp"
 
 namespace memest {
@@ -19,21 +20,14 @@ class SavedStorages {
   };
 
   /// `block` outlives this.
-  SavedStorages(const Block& block, BlockPass pass);
+  SavedStorages(const Block& block, BlockPass pass, const SelectiveRecompute& parts);
 
   /// While operation `op` runs, forward or backward.
   [[nodiscard]] const Saved& at(std::size_t op) const { return saved_[op]; }
   /// Storages of the outputs that a selective checkpoint has kept, of the operations from `at` on.
   [[nodiscard]] TensorSet pending(std::size_t at) const;
-  /// Whether the pass leaves a part of the block out: its core.
-  [[nodiscard]] bool leaves_core_out() const {
-    return pass_ == BlockPass::keep_core_out || pass_ == BlockPass::keep_prediction_out;
-  }
-  [[nodiscard]] bool is_of_core(const Op& op) const { return op.part_of.*core_; }
-  /// Inputs of a core operation that recompute keeps: those that no core operation makes.
-  [[nodiscard]] std::vector<TensorId> entering_core(const Op& op) const;
-  /// The last operation of the core; behind the last of all where there is none.
-  [[nodiscard]] std::size_t last_core() const { return last_core_; }
+  /// The parts of the block that the pass leaves out.
+  [[nodiscard]] const std::vector<PartLeftOut>& parts() const { return parts_; }
 
   /// A selective checkpoint's second forward, which takes what the first has kept.
   [[nodiscard]] bool takes_selected() const {
@@ -63,13 +57,13 @@ class SavedStorages {
   void keep_held(const Op& op, TensorSet& kept) const;
   void keep_of(std::size_t op, std::size_t at, TensorSet& kept) const;
   [[nodiscard]] bool differs_from_before(std::size_t at) const;
+  [[nodiscard]] bool is_thrown_away(TensorId made, std::size_t at) const;
   [[nodiscard]] TensorSet saved_until(std::size_t at) const;
   void keep_saved();
 
   const Block& block_;
   BlockPass pass_;
-  bool LayerParts::* core_;
-  std::size_t last_core_;
+  std::vector<PartLeftOut> parts_;
   /// A selective checkpoint compiled with its block computes again what stands behind, before.
   std::size_t cut_ = 0;
   std::vector<Expr> bytes_;   ///< of every tensor

@@ -8,6 +8,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/cost_split.hpp"
 #include "memest/spec/parallel/expert_ranks.hpp"
+#include "memest/spec/recompute/layer_parts.hpp"
 
 namespace memest {
 namespace {
@@ -327,6 +328,9 @@ std::vector<Recompute> recompute_choices(const Job& job) {
                      !framework.recomputes_parts ||
                      row_of(job.training->implementation.loop).takes_tiles;
   if (whole || framework.keeps_contractions) return {NoRecompute{}, FullRecompute{}};
+  if (const auto remade = remade_parts_of(job)) {
+    return {NoRecompute{}, *remade, SelectiveRecompute{}, FullRecompute{}};
+  }
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 

@@ -6,6 +6,7 @@
 
 #include "memest/spec/framework.hpp"
 #include "memest/spec/layer_blocks.hpp"
+#include "memest/spec/recompute/layer_parts.hpp"
 
 namespace memest {
 namespace {
@@ -56,6 +57,12 @@ std::vector<RecomputeFamily> recompute_families(const Job& job) {
     case CheckpointRule::layers:
       return {single_layers(layers), selective};
     case CheckpointRule::megatron:
+      if (const auto remade = remade_parts_of(job)) {
+        SelectiveRecompute with_experts = *remade;
+        with_experts.experts = parts_of_layers(job).experts;
+        with_experts.expert_activation = false;
+        return {first_layers(layers), selective, RecomputeFamily{{*remade, with_experts}}};
+      }
       return {first_layers(layers), selective};
     case CheckpointRule::reentrant:
       return {RecomputeFamily{{FullRecompute{}}}};

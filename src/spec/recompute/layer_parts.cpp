@@ -22,6 +22,23 @@ SelectiveRecompute parts_of_layers(const Job& job) {
   return parts;
 }
 
+std::optional<SelectiveRecompute> remade_parts_of(const Job& job) {
+  const TrainingSpec& training = *job.training;
+  const Implementation& implementation = training.implementation;
+  const bool casts_old =
+      training.te_linears && (training.te_linears->recipe == TeRecipe::delayed ||
+                              implementation.transformer_engine == TeRelease::te_2_2);
+  const bool ruled_out = job.model.adapter || implementation.cuda_graph.any() || casts_old;
+  if (implementation.layers != LayerSpec::te || ruled_out) return std::nullopt;
+  const SelectiveRecompute has = parts_of_layers(job);
+  SelectiveRecompute remade{.attention_core = false};
+  remade.norms = has.norms;
+  remade.expert_activation = has.expert_activation;
+  remade.latent_projection = has.latent_projection;
+  if (!remade.remakes()) return std::nullopt;
+  return remade;
+}
+
 std::string modules_of(const SelectiveRecompute& parts) {
   std::string modules;
   for (const SelectiveWord& word : kSelectiveWords) {

@@ -1,6 +1,7 @@
 // Tensors that the backward pass recomputes instead of keeping.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string_view>
 #include <variant>
@@ -35,6 +36,7 @@ struct SelectiveRecompute {
   bool predictions =
       false;  ///< layers of multi-token prediction: beside whole layers, without word
 
+  auto operator<=>(const SelectiveRecompute&) const = default;
   /// Whether some results are made again that later operations have saved.
   [[nodiscard]] bool remakes() const { return norms || expert_activation || latent_projection; }
   /// Whether some part beside the attention core is recomputed, which Megatron alone does.
