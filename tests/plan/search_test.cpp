@@ -669,6 +669,20 @@ TEST_CASE("What is too slow for the deadline is refused, and says for how long i
   CHECK(answer.refused.front().reason.starts_with("takes "));
 }
 
+TEST_CASE("The largest model is the same, however many layers the spec begins with") {
+  std::vector<std::int64_t> found;
+  for (const char* layers : {"6", "17"}) {
+    const Job job = test::job_from(
+        std::string("model: {layers: ") + layers +
+        ", hidden_size: 2048, heads: 16, kv_heads: 8, ffn_size: 5632, vocab_size: 32000, "
+        "activation: swiglu, norm: rmsnorm, moe: {experts: 8, top_k: 2, expert_ffn_size: 1408, "
+        "capacity_factor: 1.0}}\ntraining: {seq_len: 2048, gradient_accumulation: 4, precision: "
+        "megatron-bf16-grad, implementation: {name: megatron, layers: local}}\n");
+    found.push_back(find_largest(request_for(job, {"rtx-3080"}, {4}), Growth::model).front().value);
+  }
+  CHECK(found[0] == found[1]);
+}
+
 TEST_CASE("The largest micro-batch, sequence and model fit by their replay") {
   const PlanRequest request = request_for(small_megatron("recompute: none"), {"rtx-4090"}, {8});
   for (const Growth growth : {Growth::micro_batch, Growth::sequence, Growth::model}) {

@@ -132,6 +132,9 @@ void StageForm::keep_possible_peaks(const StageSizes& own, bool in_pipeline) {
   // A sample of layouts stands for all: an instant that is the largest in none of them is left out.
   // Powers from 1 on reach both ends, where states bind and where activations do.
   constexpr std::array<std::int64_t, 4> kMicroBatches{1, 2, 8, 64};
+  // Models of equal layers that grow take the form of the one they began with: in one of 6 layers
+  // the optimizer's step may be no peak, in one of 17 it is.
+  constexpr std::int64_t kGrowth = 8;
   std::vector<bool> kept(instants_.size(), false);
   std::vector<std::int64_t> values(terms_.size());
   const auto consider = [&](const StageSizes& sizes) {
@@ -150,7 +153,11 @@ void StageForm::keep_possible_peaks(const StageSizes& own, bool in_pipeline) {
     for (const std::int64_t data : {own.data, 64 * own.data}) {
       consider({micro_batch, own.layers, own.in_flight, own.parameters, own.experts, data,
                 own.micro_steps});
-      if (!in_pipeline) continue;
+      if (!in_pipeline) {
+        consider({micro_batch, kGrowth * own.layers, own.in_flight, kGrowth * own.parameters,
+                  kGrowth * own.experts, data, own.micro_steps});
+        continue;
+      }
       for (std::int64_t layers = 1; layers <= own.layers; layers *= 3) {
         for (const std::int64_t in_flight : {std::int64_t{1}, own.layers}) {
           for (const std::int64_t parts : {std::int64_t{1}, own.layers / layers}) {
