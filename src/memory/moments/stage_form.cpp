@@ -126,15 +126,16 @@ StageForm::StageForm(const Ledger& ledger) : margin_(ledger.margin) {
                       ledger.bindings.has(Symbol::in_flight));
 }
 
+/// Models of equal layers that grow take the form of the one they began with: in one of 6 layers
+/// the optimizer's step may be no peak, in one of 17 it is.
+constexpr std::int64_t kGrowth = 8;
+
 /// The instants that are the largest of all somewhere among layouts like `own`; terms that only
 /// others have are dropped with them.
 void StageForm::keep_possible_peaks(const StageSizes& own, bool in_pipeline) {
   // A sample of layouts stands for all: an instant that is the largest in none of them is left out.
   // Powers from 1 on reach both ends, where states bind and where activations do.
   constexpr std::array<std::int64_t, 4> kMicroBatches{1, 2, 8, 64};
-  // Models of equal layers that grow take the form of the one they began with: in one of 6 layers
-  // the optimizer's step may be no peak, in one of 17 it is.
-  constexpr std::int64_t kGrowth = 8;
   std::vector<bool> kept(instants_.size(), false);
   std::vector<std::int64_t> values(terms_.size());
   const auto consider = [&](const StageSizes& sizes) {
