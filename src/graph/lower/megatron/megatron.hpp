@@ -208,7 +208,7 @@ struct MegatronLayer {
 
   friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
 };
-Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer);
+Block megatron_layer(const MegatronContext& model, const MegatronLayer& layer);
 /// TransformerLayer.forward, of the layer that `context` is set to.
 TensorId transformer_layer(BlockBuilder& block, const MegatronContext& context,
                            const MegatronLayer& layer, TensorId x);

@@ -50,7 +50,7 @@ struct PredictedTokens {
 };
 /// MultiTokenPredictionBlock behind the final norm's answer `x`, and the losses of what it
 /// predicts, whose backward is tied to that of `x` (MTPLossAutoScaler).
-PredictedTokens predict_tokens(BlockBuilder& block, const MegatronContext& context,
+PredictedTokens predict_tokens(BlockBuilder& block, const MegatronContext& model,
                                const SharedModules& shared, TensorId x);
 
 }  // namespace memest
