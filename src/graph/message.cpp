@@ -16,6 +16,10 @@ std::string_view name_of(MessageKind kind) {
       return "all_to_all";
     case MessageKind::send:
       return "send";
+    case MessageKind::dispatch:
+      return "dispatch";
+    case MessageKind::combine:
+      return "combine";
   }
   unreachable("every kind of message has a name");
 }

@@ -34,6 +34,8 @@ OpClass class_of(OpKind kind) {
     case OpKind::concatenate:
     case OpKind::view:
       return OpClass::movement;
+    case OpKind::exchange:
+      return OpClass::collective;
   }
   return OpClass::elementwise;
 }
@@ -90,6 +92,8 @@ std::string_view name_of(OpKind kind) {
       return "concatenate";
     case OpKind::view:
       return "view";
+    case OpKind::exchange:
+      return "exchange";
   }
   return {};
 }

@@ -236,6 +236,10 @@ std::string_view own_type_of(std::string_view name, const Optimizer& optimizer) 
   return name_of(DType::fp32);  // main parameters that Megatron keeps
 }
 
+std::string_view name_of(TokenDispatcher dispatcher) {
+  return dispatcher == TokenDispatcher::hybridep ? "hybridep" : "alltoall";
+}
+
 std::string_view name_of(TeRelease release) {
   switch (release) {
     case TeRelease::te_2_2:

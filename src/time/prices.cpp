@@ -36,7 +36,10 @@ CallPrice waiting_of(const std::vector<MessageWork>& messages,
       messages.begin(), messages.end(), [](const auto& message) { return message.asynchronous; }));
   for (const MessageWork& message : messages) {
     const GroupPlace& place = places[static_cast<std::size_t>(message.group)];
-    CallPrice price = links.price(message.kind, place, message.bytes);
+    CallPrice price =
+        message.routing.top_k > 0
+            ? links.price_of_tokens({message.kind, message.routing}, place, message.bytes)
+            : links.price(message.kind, place, message.bytes);
     if (message.asynchronous) {
       // Three messages beside four calls run beside the last three; a message too many is waited
       // for whole.

@@ -58,7 +58,8 @@ std::vector<MessageWork> evaluate(const std::vector<Message>& messages, const Bi
                       .group = message.group,
                       .bytes = message.bytes.bytes(sizes).as_double(),
                       .times = static_cast<double>(message.times),
-                      .asynchronous = message.asynchronous});
+                      .asynchronous = message.asynchronous,
+                      .routing = message.routing});
   }
   return result;
 }

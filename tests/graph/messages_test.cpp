@@ -29,7 +29,7 @@ struct Sent {
   int count = 0;
   Expr bytes;
 };
-Sent sent(const Block& block, MessageKind kind, std::vector<Message> Op::*pass) {
+Sent sent(const Block& block, MessageKind kind, std::vector<Message> Op::* pass) {
   Sent sum;
   for (const Op& op : block.ops) {
     for (const Message& message : op.*pass) {
@@ -109,6 +109,53 @@ TEST_CASE("a loss over shards of the vocabulary sums three numbers a token") {
   const Graph graph = lowered(llama(), policy_of(Framework::megatron, 4, true));
   CHECK(sent(graph.blocks.back(), MessageKind::all_reduce, &Op::forward_messages).bytes == numbers);
   CHECK(sent(graph.blocks.back(), MessageKind::all_reduce, &Op::backward_messages).count == 0);
+}
+
+namespace {
+
+/// A layer of 64 experts over 8 ranks, whose tokens go so.
+Block layer_of_experts(TokenDispatcher dispatcher) {
+  ModelSpec model = llama();
+  std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward = MixtureOfExperts{
+      .experts = 64, .top_k = 4, .expert_size = 1024, .capacity_factor = 0, .imbalance = 1};
+  LoweringPolicy policy = policy_of(Framework::megatron, 1, false);
+  policy.expert = 8;
+  policy.implementation.token_dispatcher = dispatcher;
+  return layer(lowered(model, policy));
+}
+
+std::vector<MessageKind> kinds_of(const Block& block, std::vector<Message> Op::* pass) {
+  std::vector<MessageKind> kinds;
+  for (const Op& op : block.ops) {
+    for (const Message& message : op.*pass) kinds.push_back(message.kind);
+  }
+  return kinds;
+}
+
+}  // namespace
+
+TEST_CASE("an exchange takes its message alone, and a row goes to each expert of a token") {
+  const Block block = layer_of_experts(TokenDispatcher::alltoall);
+  int exchanges = 0;
+  for (const Op& op : block.ops) {
+    if (op.kind != OpKind::exchange) continue;
+    ++exchanges;
+    CHECK(op.forward.bytes.is_zero());
+    CHECK(op.backward.bytes.is_zero());
+    CHECK(op.forward_messages == op.backward_messages);
+  }
+  CHECK(exchanges == 3);
+  CHECK(kinds_of(block, &Op::forward_messages) == std::vector(3, MessageKind::all_to_all));
+}
+
+TEST_CASE("Hybrid-EP sends a rank's tokens once each way, and its backwards change places") {
+  const Block block = layer_of_experts(TokenDispatcher::hybridep);
+  using enum MessageKind;
+  CHECK(kinds_of(block, &Op::forward_messages) == std::vector{all_gather, dispatch, combine});
+  CHECK(kinds_of(block, &Op::backward_messages) == std::vector{combine, dispatch});
+  for (const Op& op : block.ops) {
+    for (const Message& message : op.backward_messages) CHECK(message.bytes == kStream);
+  }
 }
 
 }  // namespace memest

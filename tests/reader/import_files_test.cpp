@@ -267,6 +267,19 @@ TEST_CASE("Megatron's CUDA graphs are a full iteration's or parts of layers") {
         "a CUDA graph of 'mamba' is not available yet");
 }
 
+TEST_CASE("Megatron's flex dispatcher is Hybrid-EP where its backend is") {
+  const auto dispatcher = [](const std::string& flags) {
+    return value_of(megatron("--num-experts 8 --moe-router-topk 2 " + flags),
+                    "training.implementation.token_dispatcher");
+  };
+  const std::string flex = "--moe-token-dispatcher-type flex ";
+  CHECK(dispatcher(flex + "--moe-flex-dispatcher-backend hybridep") == "hybridep");
+  // Its own default is DeepEP, which is not followed; other types ask for no backend.
+  CHECK(dispatcher(flex) == "nothing");
+  CHECK(dispatcher(flex + "--moe-enable-deepep") == "nothing");
+  CHECK(dispatcher("--moe-flex-dispatcher-backend hybridep") == "nothing");
+}
+
 TEST_CASE("Megatron's precision-aware optimizer keeps what it has in types of its own") {
   const std::string aware = "--bf16 --use-precision-aware-optimizer --use-distributed-optimizer ";
   CHECK(value_of(megatron("--optimizer adam " + aware), "training.optimizer") ==

@@ -77,6 +77,51 @@ TEST_CASE("all cards of a node carry a ring, until its links within the node are
   CHECK(across == Approx(within * (63.0 / 64) / (7.0 / 8)));
 }
 
+namespace {
+
+/// Tokens of DeepEP's tests: 4096 of 7168 channels in bf16, 8 experts each of 8 a rank.
+constexpr double kTokens = 4096.0 * 7168 * 2;
+TokenExchange exchange_of(MessageKind kind, std::int64_t ranks) {
+  return {kind, {.experts = 8 * ranks, .top_k = 8}};
+}
+
+double seconds_on(const char* gpu, const TokenExchange& exchange, const GroupPlace& place) {
+  Hardware hardware = nodes_of_eight(400e9);
+  hardware.gpu = find_gpu(gpu).value();
+  const GpuLaws laws(hardware.gpu);
+  return Links(laws, hardware).price_of_tokens(exchange, place, kTokens).expected;
+}
+
+}  // namespace
+
+TEST_CASE("a dispatch takes what DeepEP's kernels take that were published") {
+  const auto received = [](std::int64_t ranks) {
+    return kTokens * ranks_reached({.experts = 8 * ranks, .top_k = 8}, ranks);
+  };
+  const TokenExchange out = exchange_of(MessageKind::dispatch, 8);
+  const TokenExchange back = exchange_of(MessageKind::combine, 32);
+  CHECK(seconds_on("gb200", out, {8, 8}) == Approx(received(8) / 750.15e9));
+  CHECK(seconds_on("gb200", back, {32, 32}) == Approx(received(32) / 547.25e9));
+  CHECK(seconds_on("h200-sxm-141gb", out, {8, 8}) == Approx(received(8) / 305.72e9));
+  // Between nodes a token goes once to each of them: 16 ranks of 2.
+  const TokenExchange far = exchange_of(MessageKind::dispatch, 16);
+  CHECK(seconds_on("h100-sxm-80gb", far, {16, 8}) ==
+        Approx(kTokens * ranks_reached(far.routing, 2) / 71.71e9));
+  CHECK(seconds_on("gb200", out, {1, 1}) == 0);
+}
+
+TEST_CASE("a token is sent to a rank once: an all-to-all sends a row for each of its experts") {
+  const TokenExchange exchange = exchange_of(MessageKind::dispatch, 8);
+  Hardware hardware = nodes_of_eight(400e9);
+  hardware.gpu = find_gpu("a100-sxm-80gb").value();  // for which no kernel is published
+  const GpuLaws laws(hardware.gpu);
+  const Links links(laws, hardware);
+  const double copies = ranks_reached(exchange.routing, 8);
+  CHECK(copies < 8);
+  CHECK(links.price_of_tokens(exchange, {8, 8}, kTokens).expected ==
+        Approx(links.price(MessageKind::all_to_all, {8, 8}, copies * kTokens).expected));
+}
+
 TEST_CASE("through the host, groups that lie between one another share it; a switch they do not") {
   Hardware hardware;
   hardware.gpu = test::round_gpu();

@@ -96,7 +96,7 @@ TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {
   // fullest were.
   const std::vector<double> experts = errors_of_steps("grok1", "megatron-h100.records.jsonl.gz");
   REQUIRE(experts.size() == 9);
-  CHECK(experts.back() <= 0.10);
+  CHECK(experts.back() <= 0.11);
 }
 
 TEST_CASE("seconds of Megatron's recorded steps on B200, from its kernels alone") {

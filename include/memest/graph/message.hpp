@@ -7,12 +7,21 @@
 #include <string_view>
 #include <vector>
 
+#include "memest/graph/token_routing.hpp"
 #include "memest/symbolic/expr.hpp"
 
 namespace memest {
 
-enum class MessageKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, send };
-/// "all_reduce", ..., "send": one rank to its neighbour, as a ring does, and receiving as much.
+enum class MessageKind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  send,      ///< one rank to its neighbour, as a ring does, and receiving as much
+  dispatch,  ///< tokens to the ranks of their experts, one copy for each rank
+  combine    ///< the sums over a rank's experts, back to the tokens' rank
+};
+/// "all_reduce", "all_gather", ...
 std::string_view name_of(MessageKind kind);
 
 /// The ranks that a message goes between.
@@ -24,11 +33,12 @@ struct Message {
   MessageKind kind = MessageKind::all_reduce;
   RankGroup group = RankGroup::tensor;
   Expr bytes;  ///< the whole buffer, as nccl-tests counts it: all that is gathered or scattered; of
-               ///< a `send` what one rank sends
+               ///< a `send` what one rank sends; of `dispatch` and `combine` one rank's tokens
   /// Runs beside a kernel of its pass, which waits for it at the end only: the last of a pass's
   /// asynchronous messages beside its last kernel, the one before beside the kernel before.
   bool asynchronous = false;
-  std::int64_t times = 1;  ///< so many of them, one after another
+  std::int64_t times = 1;     ///< so many of them, one after another
+  TokenRouting routing = {};  ///< of `dispatch` and `combine`
 
   friend bool operator==(const Message&, const Message&) = default;
 };

@@ -52,7 +52,8 @@ enum class OpKind : std::uint8_t {
   embedding,  // movement
   copy,
   concatenate,
-  view  ///< no kernel: another shape, or a part, of the same storage
+  view,     ///< no kernel: another shape, or a part, of the same storage
+  exchange  // collective: its messages alone move what it answers
 };
 
 OpClass class_of(OpKind kind);
@@ -62,15 +63,13 @@ std::string_view name_of(OpClass op_class);
 
 /// The FLOPs and bytes of one pass of an operation.
 struct Work {
-  Expr flops;  ///< 2·m·n·k of contractions (an attention's by torch's FlopCounterMode, no causal
-               ///< halving); zero for the rest
+  Expr flops;  ///< 2·m·n·k of contractions (attention's by torch's FlopCounterMode); else zero
   Expr bytes;  ///< read and written once, as the kernel would without cache misses
 
   friend bool operator==(const Work&, const Work&) = default;
 };
 
-/// Casts of a product's operands to its narrower type, by kernels beside it: bytes that they read
-/// and write.
+/// Bytes that casts of a product's operands to its narrower type read and write beside it.
 struct OperandCasts {
   OperandScaling scaling = OperandScaling::none;
   Expr forward;
@@ -192,8 +191,10 @@ struct Op {
   bool ends_model = false;     ///< the program has what the model answers: its loss begins behind
   /// Tensors that attributes of its node (Python's ctx) name: as long as the graph.
   std::vector<TensorId> named_by_node;
-  /// Tensors that attributes of a module name from here on, each in place of its last forward's.
+  /// Tensors that attributes of a module name from here on, each in place of its last forward's,
+  /// and those that the nodes behind these name, where there is a graph.
   std::vector<TensorId> attributes;
+  std::vector<TensorId> attributes_by_graph = {};
   Workspace workspace = Workspace::none;  ///< asked for after the outputs are made
   /// Bytes that the passes ask of the process's one buffer that only grows (Megatron's global
   /// memory buffer), before they make anything; zero: none.
@@ -207,8 +208,8 @@ struct Op {
   bool once = false;  ///< runs in the first forward alone
   /// Runs as the block is called, before its gathering and its checkpoint: only its first ops do.
   bool by_caller = false;
-  /// As large as these is what the backward makes beside, while it runs, where its compiled region
-  /// computes the forward again: products' inputs, and gradients in no kept tensor's place.
+  /// As large as these is what the backward makes beside where its compiled region computes the
+  /// forward again: products' inputs, and gradients in no kept tensor's place.
   std::vector<TensorId> made_when_recomputed;
   /// There so many of the first steps run after all others, with what was saved gone.
   std::size_t waiting_steps = 0;
@@ -221,9 +222,8 @@ struct Op {
   std::vector<Message> backward_messages;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
   OperandCasts casts = {};
-  /// So many kernels run one after another: the steps of a ring of ranks that a sequence lies on,
-  /// of which each spans so many ranks' parts (all, where heads are exchanged), or products of a
-  /// part of the rows each.
+  /// So many kernels run one after another: the steps of a ring of ranks, of which each spans so
+  /// many ranks' parts (all, where heads are exchanged), or products of a part of the rows each.
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
   std::int64_t window = 0;     ///< tokens that a causal kernel looks back at, its own too; 0: all

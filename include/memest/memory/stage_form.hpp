@@ -32,6 +32,10 @@ struct OutsideBytes {
   Bytes high;
 };
 OutsideBytes outside_bytes(const Job& job);
+/// DeepEP's Hybrid-EP keeps so much of these on a rank of a layout with so many sequences a
+/// micro-batch: zero where another dispatcher carries tokens. Source: deepseek-ai/DeepEP, branch
+/// hybrid-ep, csrc/hybrid_ep/buffer and extension/allgather.cu. Throws OverflowError.
+Bytes dispatch_buffer_bytes(const Job& job, const Parallelism& layout, std::int64_t micro_batch);
 
 class StageForm {
  public:

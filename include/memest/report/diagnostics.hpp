@@ -22,8 +22,8 @@ inline constexpr std::size_t kMostOfAText = 100;
 /// Nothing of the source reaches the terminal raw.
 std::string render(const Diagnostics& diagnostics, const RenderOptions& options);
 
-/// A JSON list of the diagnostics, all of them: `severity`, `message`, `unavailable`, and `text`, as
-/// people read it; `hint` where there is one, `file`, `line`, `column` and `length` where a text
+/// A JSON list of the diagnostics, all of them: `severity`, `message`, `unavailable`, and `text`,
+/// as people read it; `hint` where there is one, `file`, `line`, `column` and `length` where a text
 /// shows it.
 std::string json_of(const Diagnostics& diagnostics);
 

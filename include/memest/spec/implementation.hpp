@@ -118,6 +118,14 @@ inline constexpr std::array kGraphScopes = {GraphScope::attn, GraphScope::mlp,
                                             GraphScope::moe_router, GraphScope::moe_preprocess,
                                             GraphScope::moe};
 
+/// A dispatcher of Megatron carries tokens to their experts and back.
+enum class TokenDispatcher : std::uint8_t {
+  alltoall,  ///< a row for each expert of a token, permuted around NCCL's all-to-all
+  hybridep   ///< DeepEP's Hybrid-EP: a row for each rank of a token, permuted by the library
+};
+inline constexpr std::array kTokenDispatchers = {TokenDispatcher::alltoall,
+                                                 TokenDispatcher::hybridep};
+
 /// CUDA graphs: kernels that the device launches one after another at one call of the host's.
 struct CudaGraphs {
   bool full_iteration = false;  ///< all forwards and backwards of a step, as one graph
@@ -137,6 +145,7 @@ std::string_view name_of(LoopKind loop);
 std::string_view name_of(LayerSpec layers);
 std::string_view name_of(CompileScope compile);
 std::string_view name_of(GraphScope scope);
+std::string_view name_of(TokenDispatcher dispatcher);
 std::string_view name_of(TeRelease release);
 std::string_view name_of(TransformersRelease release);
 
@@ -171,6 +180,7 @@ struct Implementation {
   TorchRelease torch = kRecordedTorchRelease;
   CompileScope compile = CompileScope::off;
   CudaGraphs cuda_graph = {};
+  TokenDispatcher token_dispatcher = TokenDispatcher::alltoall;
   LigerKernels liger = {};
 
   /// Whether layers are compiled or captured, and so run otherwise than they are written.

@@ -35,6 +35,18 @@ GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t
 /// The usual one for nodes of such GPUs; none where no kind of node is usual.
 std::optional<Network> usual_network(const GpuSpec& gpu);
 
+/// The links that DeepEP's kernels run on.
+struct TokenLinks {
+  std::optional<ComputeCapability> capability;
+  double bandwidth = 0;  ///< bytes a second within the node, one direction; 0: not known
+};
+
+/// An exchange carries tokens to the ranks of their experts (`dispatch`), or sums back (`combine`).
+struct TokenExchange {
+  MessageKind kind = MessageKind::dispatch;
+  TokenRouting routing;
+};
+
 class Links {
  public:
   /// `laws` outlives this. `hardware.network` where it is written, else the usual one.
@@ -47,6 +59,10 @@ class Links {
   /// group reaches several nodes there is a network.
   [[nodiscard]] CallPrice price(MessageKind kind, const GroupPlace& place, double bytes) const;
 
+  /// Seconds of an exchange of one rank's tokens, of `bytes`; as above otherwise.
+  [[nodiscard]] CallPrice price_of_tokens(const TokenExchange& exchange, const GroupPlace& place,
+                                          double bytes) const;
+
  private:
   [[nodiscard]] CallPrice price_in_node(MessageKind kind, const GroupPlace& place,
                                         double bytes) const;
@@ -55,6 +71,7 @@ class Links {
 
   const GpuLaws* laws_;
   std::optional<Network> network_;
+  TokenLinks token_links_;
 };
 
 }  // namespace memest

@@ -27,6 +27,7 @@ struct MessageWork {
   double bytes = 0;
   double times = 1;
   bool asynchronous = false;
+  TokenRouting routing = {};
 };
 
 /// Kernels and messages that the host launches for one execution of an op.

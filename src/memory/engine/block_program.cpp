@@ -133,6 +133,10 @@ class Compiler {
       for (const TensorId id : op.attributes) {
         program_.tensors.push_back(block_.tensors[id].storage);
       }
+      made.attributes_by_graph = static_cast<std::uint32_t>(program_.tensors.size());
+      for (const TensorId id : op.attributes_by_graph) {
+        program_.tensors.push_back(block_.tensors[id].storage);
+      }
     });
   }
 

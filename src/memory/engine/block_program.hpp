@@ -87,7 +87,8 @@ struct OpProgram {
   Slice named;       ///< of `tensors`: storages that its node names, see Op::named_by_node,
                      ///< without parameters
   Slice attributes;  ///< of `tensors`: storages that a module holds until its next forward
-  Slice gradients;   ///< of `made_gradients`, what `steps` count from
+  std::uint32_t attributes_by_graph = 0;  ///< from there on those that a graph names
+  Slice gradients;                        ///< of `made_gradients`, what `steps` count from
   std::uint32_t launched = 0;  ///< of `gradients`: from here on scratch that kernels ask for
   Slice steps;
   std::uint32_t reductions = 0;  ///< of `steps`: from here on the engine sums gradients of

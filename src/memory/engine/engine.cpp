@@ -195,9 +195,17 @@ std::vector<StorageId> Engine::backward_first_stage(std::size_t stage, StorageId
 }
 
 StorageId Engine::take_gradient_of_input() {
+  const std::vector<StorageId> kept = take_kept_with_loss();
+  // Behind what the stage's graph names stand the gradients of its leaves.
+  const std::size_t leaves = kept.size() - state_.leaves.size();
   StorageId of_input = kNoStorage;
-  for (const StorageId leaf : take_kept_with_loss()) {
-    if (leaf != kNoStorage) of_input = leaf;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i] == kNoStorage) continue;
+    if (i < leaves) {
+      state_.recorder.release(kept[i]);
+    } else {
+      of_input = kept[i];
+    }
   }
   return of_input;
 }

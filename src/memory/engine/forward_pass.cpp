@@ -273,7 +273,9 @@ void ForwardPass::save(const Run& run) {
 
 void ForwardPass::end_references(const Run& run) {
   const OpSite& site = run.site;
-  for (std::uint32_t i = run.op.attributes.begin; i < run.op.attributes.end; ++i) {
+  const Slice named = {run.op.attributes.begin,
+                       run.keeps_graph ? run.op.attributes.end : run.op.attributes_by_graph};
+  for (std::uint32_t i = named.begin; i < named.end; ++i) {
     recorder_.retain(now_.storages[order_.storage_cell(site.instance, run.program.tensors[i])]);
   }
   for (std::uint32_t i = run.op.released.begin; i < run.op.released.end; ++i) {
@@ -283,7 +285,7 @@ void ForwardPass::end_references(const Run& run) {
     --now_.held[cell];
     recorder_.release(now_.storages[cell]);
   }
-  engine_.attributes.name(site, now_, settings_.owner);
+  engine_.attributes.name(site, named, now_, settings_.owner);
   if (run.op.ends_autocast) engine_.autocast.clear();
 }
 

@@ -87,11 +87,11 @@ void ModuleAttributes::add_graph_input(const Checkpoints& checkpoints, Slice sit
 }
 
 /// The old storages go when the new ones have their names.
-void ModuleAttributes::name(const OpSite& site, const FlightState& state,
+void ModuleAttributes::name(const OpSite& site, Slice attributes, const FlightState& state,
                             const std::shared_ptr<void>& owner) {
   const BlockProgram& program = order_.program(site);
   const OpProgram& op = order_.op(site);
-  for (std::uint32_t i = op.attributes.begin; i < op.attributes.end; ++i) {
+  for (std::uint32_t i = attributes.begin; i < attributes.end; ++i) {
     const Cell cell = order_.storage_cell(site.instance, program.tensors[i]);
     const auto known = std::find_if(named_.begin(), named_.end(),
                                     [cell](const auto& named) { return named.first == cell; });
@@ -103,6 +103,11 @@ void ModuleAttributes::name(const OpSite& site, const FlightState& state,
     }
     const bool has_graph = i == op.attributes.begin && op.names_graph;
     if (has_graph) begin_graph(site, owner);
+  }
+  // A forward under no_grad names what has no graph, and its predecessor's graph goes.
+  for (std::uint32_t i = attributes.end; i < op.attributes.end; ++i) {
+    const Cell cell = order_.storage_cell(site.instance, program.tensors[i]);
+    std::erase_if(named_, [cell](const auto& named) { return named.first == cell; });
   }
 }
 

@@ -54,8 +54,10 @@ class ModuleAttributes {
  public:
   ModuleAttributes(const ForwardOrder& order, const Checkpoints& checkpoints, Recorder& recorder);
 
-  /// The op at `site` has run; `owner`: of the running stage's input.
-  void name(const OpSite& site, const FlightState& state, const std::shared_ptr<void>& owner);
+  /// The op at `site` has run, and these of its `attributes` are named; `owner`: of the running
+  /// stage's input.
+  void name(const OpSite& site, Slice attributes, const FlightState& state,
+            const std::shared_ptr<void>& owner);
   /// The graph of what a checkpoint recomputed begins with its inputs, detached, which keep their
   /// gradients: `gradient` and `input`.
   void keep_leaves(std::size_t checkpoint, StorageId gradient, StorageId input);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/memory/stage_form.hpp"
 #include "memest/memory/unfollowed.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
@@ -175,6 +176,17 @@ OutsideTerms outside_terms(const Job& job) {
          ""});
     outside.low += Bytes(kNcclLow);
     outside.high += Bytes(kNcclHigh);
+  }
+  const std::int64_t micro_batch = job.training ? job.training->micro_batch : 0;
+  if (const Bytes buffers = dispatch_buffer_bytes(job, job.parallelism, micro_batch);
+      buffers != Bytes()) {
+    outside.terms.push_back({"buffers of Hybrid-EP", TermGroup::overhead, Expr(buffers.value()),
+                             "DeepEP, branch hybrid-ep: rows for all tokens of all expert-parallel "
+                             "ranks, and who chose "
+                             "which expert",
+                             ""});
+    outside.low += buffers;
+    outside.high += buffers;
   }
   const auto none_up_to = [&outside](Bytes most, const char* name, const char* why) {
     if (most == Bytes()) return;

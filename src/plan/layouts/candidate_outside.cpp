@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memest/memory/stage_form.hpp"
 #include "memest/memory/unfollowed.hpp"
 
 namespace memest {
@@ -13,6 +14,10 @@ OutsideBytes CandidateOutside::of(const Parallelism& layout, const BatchChoice& 
     ++larger.training->micro_batch;
     unfollowed_of_sample_ = most_unfollowed_bytes(larger) - most_unfollowed_bytes(job_);
   }
+  const Bytes buffers = dispatch_buffer_bytes(job_, layout, batch.micro_batch);
+  outside.expected += buffers;
+  outside.low += buffers;
+  outside.high += buffers;
   outside.high += *unfollowed_of_sample_ * (batch.micro_batch - job_.training->micro_batch);
   return outside;
 }

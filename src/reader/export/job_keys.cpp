@@ -275,6 +275,10 @@ constexpr JobKey kImplementation[] = {
     {"training.implementation.compile",
      [](const Job& job) { return written_as(name_of(training(job).implementation.compile)); }},
     {"training.implementation.cuda_graph", cuda_graph},
+    {"training.implementation.token_dispatcher",
+     [](const Job& job) {
+       return written_as(name_of(training(job).implementation.token_dispatcher));
+     }},
     {"training.implementation.liger", liger},
 };
 

@@ -369,6 +369,7 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
   check_megatron_recompute(root, job, diagnostics);
   check_megatron_adapter(root, job, diagnostics);
   check_cuda_graphs(root, job, diagnostics);
+  check_token_dispatcher(root, job, diagnostics);
   check_rules(megatron_stage_rules(), root, job, diagnostics);
   check_rules(pipeline_rules(), root, job, diagnostics);
 }

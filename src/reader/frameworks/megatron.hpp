@@ -27,6 +27,9 @@ void check_predictions(const Value& root, const Job& job, Diagnostics& diagnosti
 /// Refuses CUDA graphs of what Megatron does not capture.
 void check_cuda_graphs(const Value& root, const Job& job, Diagnostics& diagnostics);
 
+/// Refuses a dispatcher of tokens where Megatron does not run it.
+void check_token_dispatcher(const Value& root, const Job& job, Diagnostics& diagnostics);
+
 /// Under Megatron 'fsdp' of version 2 is Megatron-FSDP, which is its ZeRO 3.
 void share_by_megatron_units(Job& job);
 /// Refuses what Megatron-FSDP does not run.

@@ -1,7 +1,7 @@
 // Wrappers that Megatron puts around its layers, and what of a job each does not run: Megatron-FSDP
 // (--use-megatron-fsdp, optim_grads_params), and how a spec asks for it; checkpoints whose answer
-// is thrown away and made again, and those of parts (recompute_modules); Megatron-Bridge's
-// adapters.
+// is thrown away and made again, and those of parts (recompute_modules); dispatchers of tokens
+// around experts; Megatron-Bridge's adapters.
 #include <array>
 #include <string>
 #include <variant>
@@ -195,7 +195,58 @@ void check_megatron_init(const Value& written, const Job& job, Diagnostics& diag
   }
 }
 
+bool by_hybridep(const Job& job) {
+  return job.training->implementation.token_dispatcher == TokenDispatcher::hybridep;
+}
+
+/// MoEFlexTokenDispatcher, and DeepEP's Hybrid-EP behind it.
+constexpr std::array kDispatcherRules = {
+    Rule{"training", "implementation",
+         [](const Job& job) { return by_hybridep(job) && job.model.experts() == nullptr; },
+         "the model has no experts, to which a dispatcher would carry tokens",
+         "leave 'token_dispatcher' out"},
+    // "Flex token dispatcher requires TPxEP > 1"
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           return by_hybridep(job) && job.model.experts() != nullptr && job.parallelism.expert == 1;
+         },
+         "experts that every rank has need no dispatcher",
+         "set 'parallelism.expert' to 2 or more, or leave 'token_dispatcher' out"},
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           return by_hybridep(job) && job.training->implementation.layers == LayerSpec::legacy;
+         },
+         "the flex dispatcher is of megatron-core's layers, not of the legacy ones",
+         "leave 'token_dispatcher' out"},
+    // Its kernels copy by the Tensor Memory Accelerator (hybrid_ep_backend.cuh).
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           const auto capability = job.hardware.gpu.compute_capability();
+           return by_hybridep(job) && (!capability || *capability < kHopper);
+         },
+         "Hybrid-EP runs on GPUs of compute capability 9.0 and later",
+         "leave 'token_dispatcher' out, or take a later GPU"},
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           const MixtureOfExperts* const experts = job.model.experts();
+           return by_hybridep(job) && experts != nullptr && experts->capacity_factor > 0;
+         },
+         "Hybrid-EP beside experts of a capacity is not available yet",
+         "leave 'capacity_factor' out"},
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           return by_hybridep(job) && job.parallelism.tensor > 1 &&
+                  !job.parallelism.whole_experts();
+         },
+         "Hybrid-EP beside experts that tensor-parallel ranks share is not available yet",
+         "write 'expert_tensor: 1'"},
+};
+
 }  // namespace
+
+void check_token_dispatcher(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  check_rules(kDispatcherRules, root, job, diagnostics);
+}
 
 void check_megatron_units(const Value& root, const Job& job, Diagnostics& diagnostics) {
   check_rules(kUnitRules, root, job, diagnostics);

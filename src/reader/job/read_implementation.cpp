@@ -198,6 +198,8 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   read_liger(written->find("liger"), model, implementation, diagnostics);
   read_compile(written->find("compile"), implementation, diagnostics);
   read_cuda_graph(written->find("cuda_graph"), implementation);
+  override_with<TokenDispatcher>(written->find("token_dispatcher"), kTokenDispatchers,
+                                 implementation.token_dispatcher);
   return implementation;
 }
 

@@ -38,6 +38,8 @@ constexpr Word kCudaGraphs[] = {{"off"}, {"full_iteration"}};
 constexpr Word kGraphScopeWords[] = {
     {"attn"}, {"mlp"}, {"moe_router"}, {"moe_preprocess"}, {"moe"}};
 constexpr Shapes kGraphScopeItem = {choice(kGraphScopeWords)};
+constexpr Word kTokenDispatchers[] = {
+    {"alltoall"}, {"hybridep"}, {"deepep", "DeepEP's own dispatch of tokens"}};
 constexpr Word kTorches[] = {{"2.11"}, {"2.6"},  {"2.7"},  {"2.8"},  {"2.9"},
                              {"2.10"}, {"2.12"}, {"2.13"}, {"2.14"}, {"2.15"}};
 constexpr Word kTransformersReleases[] = {{"5.18"}, {"5.24"}};
@@ -160,6 +162,11 @@ constexpr Key kImplementationKeys[] = {
      .doc = "What Megatron captures as CUDA graphs, as its cuda_graph_scope: all forwards and "
             "backwards of a step (full_iteration), or a list of parts of layers (attn, mlp, "
             "moe_router, moe_preprocess, moe)."},
+    {.name = "token_dispatcher",
+     .shapes = {choice(kTokenDispatchers)},
+     .fallback = "alltoall",
+     .doc = "What carries tokens to their experts under Megatron: NCCL's all-to-all, or DeepEP's "
+            "Hybrid-EP (--moe-token-dispatcher-type flex), which sends a token once to each rank."},
     {.name = "transformers",
      .shapes = {choice(kTransformersReleases)},
      .fallback = "5.18",
@@ -183,6 +190,7 @@ constexpr OwnKey kOwnKeys[] = {
     {.name = "layers", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "transformer_engine", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "cuda_graph", .belongs_to = has_layer_specs, .owner = "Megatron"},
+    {.name = "token_dispatcher", .belongs_to = has_layer_specs, .owner = "Megatron"},
     {.name = "torchtitan", .belongs_to = shards_by_dtensor, .owner = "torchtitan"},
     {.name = "transformers", .belongs_to = is_of_transformers, .owner = "transformers"},
     {.name = "masked_softmax_fusion",

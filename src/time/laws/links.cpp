@@ -8,6 +8,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/time/kernel_law.hpp"
+#include "time/laws/token_exchanges.hpp"
 
 namespace memest {
 namespace {
@@ -40,6 +41,8 @@ CollectiveOp collective_of(MessageKind kind) {
     case MessageKind::reduce_scatter:
       return CollectiveOp::reduce_scatter;
     case MessageKind::all_to_all:
+    case MessageKind::dispatch:
+    case MessageKind::combine:
       return CollectiveOp::all_to_all;
     case MessageKind::all_gather:
     case MessageKind::send:  // half of an exchange between two
@@ -158,7 +161,12 @@ std::optional<Network> usual_network(const GpuSpec& gpu) {
 }
 
 Links::Links(const GpuLaws& laws, const Hardware& hardware)
-    : laws_(&laws), network_(hardware.network ? hardware.network : usual_network(hardware.gpu)) {}
+    : laws_(&laws),
+      network_(hardware.network ? hardware.network : usual_network(hardware.gpu)),
+      token_links_{.capability = hardware.gpu.compute_capability(),
+                   .bandwidth = hardware.gpu.link_bandwidth
+                                    ? hardware.gpu.link_bandwidth->value.value() / 2
+                                    : 0} {}
 
 CallPrice Links::price(MessageKind kind, const GroupPlace& place, double bytes) const {
   if (place.ranks <= 1 || bytes == 0) return {};
@@ -168,6 +176,21 @@ CallPrice Links::price(MessageKind kind, const GroupPlace& place, double bytes) 
   // Within the node the same ring carries as much as between the nodes.
   const double same = bytes * carried(kind, place.ranks) / carried(kind, place.in_node);
   return longer(network, price_in_node(kind, {place.in_node, place.in_node, place.stride}, same));
+}
+
+CallPrice Links::price_of_tokens(const TokenExchange& exchange, const GroupPlace& place,
+                                 double bytes) const {
+  if (place.ranks <= 1 || bytes == 0) return {};
+  // A token is on each of its ranks once; from another node it comes by way of one rank there.
+  const double received = bytes * ranks_reached(exchange.routing, place.ranks);
+  const auto known = price_of_token_links(token_links_, exchange.kind, place.in_node, received);
+  // An all-to-all of NCCL's over as many bytes stands for kernels that nobody has published.
+  const CallPrice in_node =
+      known ? *known : price_in_node(MessageKind::all_to_all, place, received);
+  if (place.nodes() == 1) return in_node;
+  const double sent = bytes * ranks_reached(exchange.routing, place.nodes());
+  expect(network_.has_value(), "ranks of several nodes have a network");
+  return longer(price_of_token_network(*network_, exchange.kind, place.nodes(), sent), in_node);
 }
 
 CallPrice Links::price_in_node(MessageKind kind, const GroupPlace& place, double bytes) const {

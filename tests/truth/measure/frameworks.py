@@ -193,8 +193,14 @@ def megatron_experts(model, ways):
     from megatron.core.transformer.moe import moe_utils
 
     moe_utils.te_general_gemm = None  # which it names, and defines with Transformer Engine alone
-    return {"expert_model_parallel_size": ways.get("ep", 1), "moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True,
-            "moe_token_dispatcher_type": "alltoall", "moe_router_load_balancing_type": "none", **model["moe"]}
+    routing = {"expert_model_parallel_size": ways.get("ep", 1), "moe_router_load_balancing_type": "none"}
+    if model.get("dispatcher") == "hybridep":
+        import deep_ep
+
+        deep_ep.HybridEPBuffer.experts_of_a_token = model["moe"]["moe_router_topk"]
+        return {**routing, "moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "hybridep", **model["moe"]}
+    return {**routing, "moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True, "moe_token_dispatcher_type": "alltoall",
+            **model["moe"]}
 
 
 def megatron_config(settings):

@@ -37,6 +37,12 @@ class MegatronExpertsWriter {
     Frame forward(block_);
     const RoutedTokens routed = route_tokens(block_, context_, x);
     block_.end_part(GraphScope::moe_router);
+    if (context_.policy.implementation.token_dispatcher == TokenDispatcher::hybridep) {
+      const TensorId out = by_hybridep(forward, x, routed);
+      if (shares) forward.local(shared);
+      return shares ? add(block_, {"add_shared_experts"}, out, shared) : out;
+    }
+    block_.name_attributes({routed.probabilities, routed.map});
     const Permuted permuted = permute(x, routed);
     block_.end_part(GraphScope::moe_preprocess);
     TensorId probabilities = permuted.probabilities;
@@ -58,6 +64,23 @@ class MegatronExpertsWriter {
 
  private:
   using Permuted = PermutedTokens;
+
+  /// MoEFlexTokenDispatcher: the library permutes by expert and exchanges in one call.
+  TensorId by_hybridep(Frame& forward, TensorId x, RoutedTokens routed) {
+    routed = hybridep_metadata(block_, routed);
+    block_.end_part(GraphScope::moe_preprocess);
+    const DispatchedTokens dispatched = hybridep_dispatch(block_, context_, x, routed);
+    const TensorId rows = forward.local(expert_rows(dispatched.tokens, dispatched.probabilities));
+    const TensorId out = hybridep_combine(block_, context_, dispatched, rows);
+    for (const TensorId local : {dispatched.probabilities, dispatched.tokens}) forward.local(local);
+    return out;
+  }
+
+  /// Answers of the experts, of rows sorted by expert.
+  TensorId expert_rows(TensorId tokens, TensorId probabilities) {
+    return context_.te() ? te_experts(block_, context_, tokens, probabilities)
+                         : sequential_experts(tokens, probabilities);
+  }
 
   [[nodiscard]] Shape by_expert() const { return {tokens_, Expr(Symbol::experts)}; }
 
@@ -192,12 +215,11 @@ class MegatronExpertsWriter {
   /// tensor_parallel/mappings.py, whose backwards are each other).
   TensorId across_cut(Place place, TensorId x, const Expr& rows, MessageKind kind) {
     const bool gathers = kind == MessageKind::all_gather;
-    const TensorId out = reordered_rows(block_, place, x, rows);
-    const Expr whole = block_.tensor(gathers ? out : x).bytes();
-    block_.send_forward({.kind = kind, .bytes = whole});
-    block_.send_backward(
-        {.kind = gathers ? MessageKind::reduce_scatter : MessageKind::all_gather, .bytes = whole});
-    return out;
+    const Expr own = block_.tensor(x).bytes();
+    const Expr whole = gathers ? own * context_.expert_cut() : own;
+    const MessageKind back = gathers ? MessageKind::reduce_scatter : MessageKind::all_gather;
+    return sent_rows(block_, {place, x, rows},
+                     {{.kind = kind, .bytes = whole}, {.kind = back, .bytes = whole}});
   }
 
   TensorId compute_experts(TensorId tokens, TensorId probabilities) {
@@ -210,9 +232,7 @@ class MegatronExpertsWriter {
     tokens = by_other({"sort_by_expert"}, tokens);
     probabilities = by_other({"sort_probabilities"}, probabilities);
     for (const TensorId local : {tokens, probabilities}) compute.local(local);
-    const TensorId joined =
-        compute.local(context_.te() ? te_experts(block_, context_, tokens, probabilities)
-                                    : sequential_experts(tokens, probabilities));
+    const TensorId joined = compute.local(expert_rows(tokens, probabilities));
     const TensorId by_rank = by_other({"sort_by_rank"}, joined);
     if (!context_.cuts_experts()) return by_rank;
     return across_cut({"scatter"}, by_rank, received_, MessageKind::reduce_scatter);

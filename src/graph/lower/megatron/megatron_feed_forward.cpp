@@ -31,20 +31,29 @@ class Expressions {
   DType dtype_;
 };
 
-/// swiglu_back joins g·σ(y1)·(1 + y1·(1 - σ(y1)))·y2 and g·silu(y1): the gradient of y.
-BackwardWriter::Made write_swiglu_back(BackwardWriter& backward, Expressions& made, TensorId y,
-                                       DType dtype) {
+/// The halves of y, like `half`, and the type of the gradient that comes.
+struct SwigluBack {
+  TensorId half = 0;
+  TensorId y = 0;
+  DType of_g = DType::bf16;
+};
+
+/// swiglu_back joins g·σ(y1)·(1 + y1·(1 - σ(y1)))·y2 and g·silu(y1): the gradient of y, in the type
+/// of g, as what is multiplied by it is.
+BackwardWriter::Made write_swiglu_back(BackwardWriter& backward, const SwigluBack& of, DType of_y) {
+  Expressions made(backward, of.half, of_y);
+  Expressions scaled(backward, of.half, of.of_g);
   const auto slope = made.of();
-  const auto weighted = made.of({slope});
+  const auto weighted = scaled.of({slope});
   const auto sigmoid = made.of();
   const auto rest = made.of({sigmoid});
   const auto transposed = made.of({rest});
   const auto raised = made.of({transposed});
-  const auto product = made.of({weighted, raised});
-  const auto of_gate = made.of({product});
+  const auto product = scaled.of({weighted, raised});
+  const auto of_gate = scaled.of({product});
   const auto silu = made.of();
-  const auto of_linear = made.of({silu});
-  const auto joined = backward.make(y, dtype);
+  const auto of_linear = scaled.of({silu});
+  const auto joined = backward.make(of.y, of.of_g);
   backward.drop(of_linear);
   backward.drop(of_gate);
   return joined;
@@ -65,8 +74,7 @@ TensorId swiglu(BlockBuilder& block, const MegatronContext& context, TensorId y)
   op.outputs = {out};
   op.saved = {y};
   BackwardWriter backward(op);
-  Expressions made(backward, out, dtype);
-  backward.give(y, write_swiglu_back(backward, made, y, dtype));
+  backward.give(y, write_swiglu_back(backward, {out, y, dtype}, dtype));
   block.emit(std::move(op));
   return out;
 }
@@ -131,41 +139,62 @@ TensorId bias_gelu(BlockBuilder& block, TensorId y, TensorId bias) {
   return out;
 }
 
+/// weighted_swiglu_back: the gradients of y and of the weights, which may be wider than y.
+void write_weighted_back(BlockBuilder& block, BackwardWriter& backward, TensorId y,
+                         TensorId weights) {
+  const TensorId half = backward.output();
+  const DType dtype = block.dtype_of(y);
+  const DType wide = block.dtype_of(weights);
+  Expressions made(backward, half, dtype);
+  Expressions scaled(backward, half, wide);
+  const auto weighted = scaled.of();
+  auto of_y = write_swiglu_back(backward, {half, y, wide}, dtype);
+  backward.drop(weighted);
+  const auto silu = made.of();
+  const auto again = made.of({silu});
+  // g.to(w_dtype) is g itself where they are alike.
+  const auto product = wide == dtype ? scaled.of({again}) : scaled.of({again, scaled.of()});
+  const auto of_weights = backward.make(weights, wide);
+  const Shape shape = block.tensor(half).shape;
+  backward.launch(sum_between(shape, {shape.front(), Expr(1)}, wide));
+  backward.drop(product);
+  if (wide != dtype) {
+    const auto narrowed = backward.make(y, dtype);
+    backward.drop(of_y);
+    of_y = narrowed;
+  }
+  backward.give(y, of_y);
+  backward.give(weights, of_weights);
+}
+
 }  // namespace
 
 TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights) {
+  constexpr std::string_view kName = "expert_activation";
   const DType dtype = block.dtype_of(y);
   const Shape shape = {block.tensor(y).shape.front(), width};
-  // weighted_swiglu: swiglu(y) * weights; its backward recomputes swiglu(y) for the gradient of the
-  // weights.
-  const TensorId plain = block.make({"expert_activation", "not weighted"}, shape, dtype);
+  // weighted_swiglu: swiglu(y) * weights, back in y's type; its backward recomputes swiglu(y) for
+  // the gradient of the weights.
+  TensorId plain = block.make({kName, "not weighted"}, shape, dtype);
   Op gate;
   gate.kind = OpKind::activation;
-  gate.name = "expert_activation";
+  gate.name = kName;
   gate.inputs = {y};
-  gate.forward_scratch = {scratch(block, {"expert_activation", "silu"}, shape, dtype)};
+  gate.forward_scratch = {scratch(block, {kName, "silu"}, shape, dtype)};
   gate.outputs = {plain};
   block.emit(std::move(gate));
-  const TensorId out = block.make({"expert_activation"}, shape, dtype);
+  if (const DType wide = block.dtype_of(weights); wide != dtype) {
+    plain = compute(block, OpKind::multiply, {plain, weights}, {{kName, "weighted"}, shape, wide});
+  }
+  const TensorId out = block.make({kName}, shape, dtype);
   Op op;
   op.kind = OpKind::activation;
-  op.name = "expert_activation";
+  op.name = kName;
   op.inputs = {y, weights, plain};
   op.outputs = {out};
   op.saved = {y, weights};
   BackwardWriter backward(op);
-  Expressions made(backward, out, dtype);
-  const auto scaled = made.of();
-  const auto of_y = write_swiglu_back(backward, made, y, dtype);
-  backward.drop(scaled);
-  const auto silu = made.of();
-  const auto again = made.of({silu});
-  const auto product = made.of({again});
-  const auto of_weights = backward.make(weights, dtype);
-  backward.launch(sum_between(shape, {shape.front(), Expr(1)}, dtype));
-  backward.drop(product);
-  backward.give(y, of_y);
-  backward.give(weights, of_weights);
+  write_weighted_back(block, backward, y, weights);
   block.emit(std::move(op));
   return out;
 }

@@ -76,8 +76,9 @@ class MegatronLatentWriter {
     const DType dtype = block_.dtype_of(x);
     const TensorId shard =
         scratch(block_, {"kv_down_proj", "shard"}, block_.tensor(x).shape, dtype);
-    return exchanged(block_, {{"kv_down_proj", "gathered"}, by_heads(Expr(1), rope_), dtype}, x,
-                     {.backward = MessageKind::reduce_scatter, .scratch = {shard}});
+    return exchanged(
+        block_, {{"kv_down_proj", "gathered"}, by_heads(Expr(1), rope_), dtype}, x,
+        {.backward = MessageKind::reduce_scatter, .kind = OpKind::copy, .scratch = {shard}});
   }
 
   TensorId normed(std::string_view name, TensorId x, const Expr& width) {

@@ -15,7 +15,7 @@ namespace memest {
 struct Exchange {
   MessageKind forward = MessageKind::all_gather;
   std::optional<MessageKind> backward = {};
-  OpKind kind = OpKind::copy;
+  OpKind kind = OpKind::exchange;
   std::vector<TensorId> scratch = {};  ///< made beside what is answered
 };
 

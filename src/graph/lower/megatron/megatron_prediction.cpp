@@ -98,7 +98,7 @@ TensorId joined(BlockBuilder& block, const MegatronContext& context, TensorId ah
   const TensorId parts =
       scratch(block, {"eh_proj", "ranks' parts"}, context.tokens(context.h), block.dtype_of(x));
   x = exchanged(block, {{"eh_proj", "gathered"}, context.tokens(context.h), block.dtype_of(x)}, x,
-                {.forward = MessageKind::all_gather, .scratch = {parts}});
+                {.kind = OpKind::concatenate, .scratch = {parts}});
   return context.sequence ? own_tokens(block, context, {"eh_proj", "own shard"}, x) : x;
 }
 

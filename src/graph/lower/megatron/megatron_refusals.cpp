@@ -14,8 +14,23 @@ Unavailable unavailable(const std::string& what) {
   return {what + " of the implementation megatron is not available yet"};
 }
 
+/// Why Hybrid-EP carries no tokens on such ranks, or nothing: a search tries layouts and GPUs that
+/// a spec may not name (reader/frameworks/megatron_wrappers.cpp).
+std::optional<Unavailable> hybridep_refusal(const LoweringPolicy& policy) {
+  if (policy.implementation.token_dispatcher != TokenDispatcher::hybridep) return std::nullopt;
+  if (policy.expert == 1) return unavailable("Hybrid-EP without expert-parallel ranks");
+  if (policy.capability < kHopper) {
+    return unavailable("Hybrid-EP on a GPU before compute capability 9.0");
+  }
+  if (policy.tensor > 1 && !policy.whole_experts) {
+    return unavailable("Hybrid-EP beside experts that tensor-parallel ranks share");
+  }
+  return std::nullopt;
+}
+
 /// Why the experts have no graph, or nothing.
 std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const LoweringPolicy& policy) {
+  if (auto refused = hybridep_refusal(policy)) return refused;
   if (policy.whole_experts && policy.expert == 1) {
     return unavailable("a mixture of whole experts on every tensor-parallel rank");
   }

@@ -14,7 +14,7 @@ class Router {
         experts_(*context.experts),
         tokens_(context.routed_tokens()) {}
 
-  /// TopKRouter.forward: the dispatcher's attributes then name what it answers.
+  /// TopKRouter.forward.
   RoutedTokens route(TensorId x) {
     RoutedTokens routed;
     {
@@ -33,7 +33,6 @@ class Router {
       }
       forward.local(logits);
     }
-    block_.name_attributes({routed.probabilities, routed.map});
     return routed;
   }
 

@@ -109,6 +109,8 @@ TensorId compiled_weighted_swiglu(BlockBuilder& block, const Shape& shape, Tenso
 /// (quantization.py, get_align_size_for_quantization).
 bool pads_rows(const MegatronContext& context) {
   if (!context.quantized) return false;
+  // Hybrid-EP's permutation pads (pad_multiple), and Fp8Padding returns what it is given.
+  if (context.policy.implementation.token_dispatcher == TokenDispatcher::hybridep) return false;
   const TeRecipe recipe = context.quantized->recipe;
   const std::int64_t multiple = recipe == TeRecipe::mxfp8   ? 32
                                 : recipe == TeRecipe::nvfp4 ? 64

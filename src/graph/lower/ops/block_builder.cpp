@@ -202,11 +202,17 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
   op.forward.flops = flow.forward;
   // A look-up reads the rows that it copies, not the table.
   if (op.kind == OpKind::embedding) read = written + block_.tensors[op.inputs.front()].bytes();
-  if (op.kind != OpKind::view) op.forward.bytes = read + written;
+  // nccl-tests times a message with the reads and writes of both ends in it.
+  const auto is_sent = [&op](const std::vector<Message>& messages) {
+    return op.kind == OpKind::exchange && !messages.empty();
+  };
+  if (op.kind != OpKind::view && !is_sent(op.forward_messages)) op.forward.bytes = read + written;
   if (trains) {
     // Backward reads what was saved and the outputs' gradients, and writes the inputs' gradients.
     op.backward.flops = flow.backward;
-    if (!op.backward_tensors.empty()) op.backward.bytes = backward_traffic(op, written);
+    if (!op.backward_tensors.empty() && !is_sent(op.backward_messages)) {
+      op.backward.bytes = backward_traffic(op, written);
+    }
   } else {
     op.saved.clear();
     op.backward_tensors.clear();

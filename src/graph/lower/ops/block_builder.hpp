@@ -120,7 +120,11 @@ class BlockBuilder {
   void send_backward(Message message);
 
   /// From the last op on, and what it releases, attributes of the running module name `ids`.
-  void name_attributes(const std::vector<TensorId>& ids) { block_.ops.back().attributes = ids; }
+  void name_attributes(const std::vector<TensorId>& ids,
+                       const std::vector<TensorId>& by_graph = {}) {
+    block_.ops.back().attributes = ids;
+    block_.ops.back().attributes_by_graph = by_graph;
+  }
   /// Appends `op`; its work's FLOPs are `flow`'s, its bytes are those of the tensors it names.
   void emit(Op op, const Flow& flow = {});
 

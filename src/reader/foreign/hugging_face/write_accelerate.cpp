@@ -52,6 +52,7 @@ constexpr ExportRow kStep[] = {
     held("training.implementation.loss", "upcast"),
     not_yet("training.implementation.compile", "off"),
     held("training.implementation.cuda_graph", "off"),
+    held("training.implementation.token_dispatcher", "alltoall"),
     written("training.implementation.liger"),
     written("parallelism.data"),
     written("parallelism.zero"),

@@ -82,6 +82,7 @@ constexpr ExportRow kStep[] = {
     beside("training.implementation.loss"),
     beside("training.implementation.compile"),
     held("training.implementation.cuda_graph", "off"),
+    held("training.implementation.token_dispatcher", "alltoall"),
     not_yet("training.implementation.liger", "none"),
     beside("parallelism.data"),
     written("parallelism.zero"),

@@ -31,5 +31,7 @@ class Arguments {
 std::string layout_arguments(const Job& job);
 /// --cuda-graph-impl and --cuda-graph-scope.
 void add_graphs(const CudaGraphs& graphs, Arguments& list);
+/// --moe-token-dispatcher-type and --moe-flex-dispatcher-backend.
+void add_dispatcher(TokenDispatcher dispatcher, Arguments& list);
 
 }  // namespace memest::megatron

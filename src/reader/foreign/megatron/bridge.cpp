@@ -56,6 +56,9 @@ constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
                                              "model.moe_router_score_function",
                                              "model.moe_router_enable_expert_bias",
                                              "model.moe_expert_capacity_factor",
+                                             "model.moe_token_dispatcher_type",
+                                             "model.moe_flex_dispatcher_backend",
+                                             "model.moe_enable_deepep",
                                              "model.mtp_num_layers",
                                              "model.moe_pad_expert_input_to_capacity",
                                              "model.multi_latent_attention",
@@ -147,9 +150,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("model.moe_router_fusion", "false", "the router is not fused"),
     not_followed("model.moe_shared_expert_overlap", "false",
                  "shared experts run before the routed ones"),
-    not_followed("model.moe_token_dispatcher_type", "alltoall|allgather",
-                 "tokens go by all-to-all"),
-    not_followed("model.moe_enable_deepep", "false", "tokens go by all-to-all"),
     not_followed("model.moe_aux_loss_coeff", "0|0.0", "the router has no loss of its own"),
     not_followed("model.moe_z_loss_coeff", "0|0.0|none", "the router has no loss of its own"),
     not_followed("model.moe_router_dtype", "none", "the router computes in the weights' type"),
@@ -186,7 +186,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("model.moe_router_group_topk", "none", "every group of experts may be chosen"),
     not_followed("model.moe_use_legacy_grouped_gemm", "false", "experts are the layers' own"),
     not_followed("model.moe_input_jitter_eps", "none", "the router's input has no noise"),
-    not_followed("model.moe_flex_dispatcher_backend", "deepep", "tokens go by all-to-all"),
     not_followed("model.moe_token_drop_policy", "probs", "tokens of low probability are dropped"),
     not_followed("model.moe_apply_probs_on_input", "false", "probabilities multiply the output"),
     not_followed("model.quant_recipe", "none", "products are in 16 bits"),
@@ -237,9 +236,9 @@ constexpr std::string_view kByGlobal[] = {"model", "train.global_batch_size"};
 constexpr std::string_view kByContainer[] = {"model.tensor_model_parallel_size"};
 constexpr TellingKeys kTelling[] = {kByParallel, kByGlobal, kByContainer};
 constexpr Derivation kDerivations[] = {
-    write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
-    write_quantized, write_states,     write_checkpoints, write_offload,     write_cuda_graphs,
-    write_layers_of, write_shares,     write_stages};
+    write_sizes,      write_vocabulary, write_experts,     write_layer_kinds, write_types,
+    write_quantized,  write_states,     write_checkpoints, write_offload,     write_cuda_graphs,
+    write_dispatcher, write_layers_of,  write_shares,      write_stages};
 
 constexpr Dialect kDialect = {.name = "megatron-bridge",
                               .noun = "Megatron-Bridge's YAML",

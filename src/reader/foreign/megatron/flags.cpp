@@ -72,6 +72,9 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "--moe-router-score-function",
                                              "--moe-router-enable-expert-bias",
                                              "--moe-expert-capacity-factor",
+                                             "--moe-token-dispatcher-type",
+                                             "--moe-flex-dispatcher-backend",
+                                             "--moe-enable-deepep",
                                              "--mtp-num-layers",
                                              "--moe-pad-expert-input-to-capacity",
                                              "--multi-latent-attention",
@@ -201,9 +204,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("--moe-permute-fusion", "false", "the permutation is not fused"),
     not_followed("--moe-router-fusion", "false", "the router is not fused"),
     not_followed("--moe-router-dtype", "", "the router computes in the weights' type"),
-    not_followed("--moe-token-dispatcher-type", "alltoall", "tokens go by all-to-all"),
-    not_followed("--moe-enable-deepep", "false", "tokens go by all-to-all"),
-    not_followed("--moe-flex-dispatcher-backend", "", "tokens go by all-to-all"),
     not_followed("--moe-aux-loss-coeff", "0|0.0", "the router has no loss of its own"),
     not_followed("--moe-z-loss-coeff", "0|0.0|none", "the router has no loss of its own"),
     not_followed("--moe-input-jitter-eps", "0|0.0|none", "the router's input has no noise"),
@@ -257,9 +257,10 @@ constexpr std::span<const KeyRow> kTables[] = {
 constexpr std::string_view kByLayers[] = {"--num-layers", "--num-attention-heads"};
 constexpr TellingKeys kTelling[] = {kByLayers};
 constexpr Derivation kDerivations[] = {
-    write_sizes,     write_vocabulary, write_experts,     write_layer_kinds, write_types,
-    write_quantized, write_states,     write_checkpoints, write_offload,     write_cuda_graphs,
-    write_layers_of, write_shares,     write_stages,      write_gpus,        write_environment};
+    write_sizes,   write_vocabulary,  write_experts,    write_layer_kinds,
+    write_types,   write_quantized,   write_states,     write_checkpoints,
+    write_offload, write_cuda_graphs, write_dispatcher, write_layers_of,
+    write_shares,  write_stages,      write_gpus,       write_environment};
 
 constexpr Dialect kDialect = {.name = "megatron",
                               .noun = "Megatron-LM's command line",

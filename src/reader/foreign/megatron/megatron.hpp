@@ -58,6 +58,8 @@ bool is_quantized_precision(const std::string& name);
 void write_checkpoints(ForeignImport& file);
 void write_offload(ForeignImport& file);
 void write_cuda_graphs(ForeignImport& file);
+/// The dispatcher that carries tokens to the experts.
+void write_dispatcher(ForeignImport& file);
 void write_layers_of(ForeignImport& file);
 /// Whether the file asks for layers of Megatron-LM before megatron-core, which it then writes with
 /// what was fused of them and who runs them.

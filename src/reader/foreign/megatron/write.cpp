@@ -67,6 +67,7 @@ constexpr ExportRow kStep[] = {
     beside("training.implementation.torchtitan"),
     held("training.implementation.compile", "off"),
     beside("training.implementation.cuda_graph"),
+    beside("training.implementation.token_dispatcher"),
     held("training.implementation.liger", "none"),
 };
 
@@ -151,7 +152,7 @@ void add_experts(const DecoderSpec& model, const Job& job, Arguments& list) {
     list.add("--moe-expert-capacity-factor", plain_decimal(experts->capacity_factor));
     list.add_if(true, "--moe-pad-expert-input-to-capacity");
   }
-  list.add("--moe-token-dispatcher-type", "alltoall");
+  add_dispatcher(job.training->implementation.token_dispatcher, list);
   list.add_if(is_te(job), "--moe-grouped-gemm");
 }
 

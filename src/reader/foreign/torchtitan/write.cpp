@@ -65,6 +65,7 @@ constexpr ExportRow kStep[] = {
     held("training.implementation.torchtitan", "0.2.2"),
     written("training.implementation.compile"),
     held("training.implementation.cuda_graph", "off"),
+    held("training.implementation.token_dispatcher", "alltoall"),
     held("training.implementation.liger", "none"),
 };
 
