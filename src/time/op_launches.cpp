@@ -48,8 +48,9 @@ double backward_launches(const Op& op, const Block& block) {
 
 /// Whether the host launches the op's kernels within a part's graph.
 bool is_captured(const CudaGraphs& graphs, const Block& block, std::size_t op) {
-  const auto part = std::ranges::find_if(block.captured_parts,
-                                         [op](const CapturedPart& one) { return op < one.end; });
+  const auto part = std::ranges::find_if(block.captured_parts, [op](const CapturedPart& one) {
+    return one.begin <= op && op < one.end;
+  });
   if (part == block.captured_parts.end()) return false;
   const bool of_experts = part->scope != GraphScope::attn && part->scope != GraphScope::mlp;
   return graphs.has(part->scope) || (of_experts && graphs.has(GraphScope::moe));

@@ -10,6 +10,7 @@
 #include "jobs.hpp"
 #include "memest/memory/step_replay.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memest/memory/unfollowed.hpp"
 #include "memest/reader/read_job.hpp"
 
 namespace memest {
@@ -92,6 +93,29 @@ TEST_CASE("gradients of every captured micro-step stay in the pool until the cap
   CHECK(awaited_bytes(timeline_of(job_of_layers("te", "full_iteration"))) <
         awaited_bytes(timeline_of(job)) / 2);
   CHECK(awaited_bytes(timeline_of(job_of_layers("local", "off"))) == 0);
+}
+
+TEST_CASE("static tensors of captured layers are those of all chunks in flight", "[memory]") {
+  const auto static_bytes = [](const std::string& parallelism, const std::string& model) {
+    const std::string text =
+        "model: {layers: 8, hidden_size: 1024, heads: 16, ffn_size: 4096, vocab_size: 4096, "
+        "activation: swiglu, norm: rmsnorm, position: rope" +
+        model +
+        "}\ntraining: {seq_len: 512, precision: megatron, gradient_accumulation: 16, "
+        "implementation: {name: megatron, cuda_graph: [attn, mlp]}}\nparallelism: {" +
+        parallelism + "}\nhardware: {gpu: h100-sxm-80gb, count: 4}\n";
+    const Checked<Job> job =
+        read_job(std::make_shared<const SourceText>(SourceText{"job.yaml", text}));
+    REQUIRE(job.ok());
+    return most_graph_bytes(job.value()).value();
+  };
+  // Input, output and both gradients, in bf16.
+  constexpr std::int64_t kOfLayer = 4 * 2 * 512 * 1024;
+  // The first rank has 4 micro-steps in flight of 2 layers; interleaved 2·3 + 4 + 1 of one.
+  CHECK(static_bytes("pipeline: 4", "") == 4 * 2 * kOfLayer);
+  CHECK(static_bytes("pipeline: 4, virtual_stages: 2, schedule: interleaved", "") == 11 * kOfLayer);
+  // A layer that predicts is one more.
+  CHECK(static_bytes("data: 4", ", mtp_num_layers: 1") == 9 * kOfLayer);
 }
 
 TEST_CASE("what a captured step reserves is not below what an eager one does", "[memory]") {

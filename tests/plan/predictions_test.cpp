@@ -1,8 +1,11 @@
 // Layers of multi-token prediction under Megatron: the closed form held to the replay, what they
 // compute and hold, and a layer of theirs held to one of the decoder's.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -75,6 +78,32 @@ std::int64_t held(const std::string& spec, const std::vector<ModelPart>& parts) 
 }
 
 constexpr const char* kTe = "micro_batch: 1, implementation: megatron";
+
+Graph graph_of(const std::string& spec) {
+  const Job job = test::job_from(spec);
+  return std::get<Graph>(lower(job.model, policy_of(*job.training, kHopper)));
+}
+
+TEST_CASE("a layer of prediction is captured in the parts that the decoder's layers are") {
+  const Graph graph = graph_of(dense({4, 1}, kTe));
+  const auto block_named = [&graph](std::string_view name) {
+    return *std::ranges::find(graph.blocks, name, &Block::name);
+  };
+  const Block layer = block_named("layer");
+  const Block head = block_named("head");
+  REQUIRE(layer.captured_parts.size() == 2);
+  REQUIRE(head.captured_parts.size() == 2);
+  // The embeddings, norms and product in front are not.
+  const std::size_t front = head.captured_parts.front().begin;
+  REQUIRE(front > 0);
+  CHECK(head.ops[front - 1].name == "eh_proj");
+  for (std::size_t i = 0; i < 2; ++i) {
+    const CapturedPart& of_layer = layer.captured_parts[i];
+    const CapturedPart& of_head = head.captured_parts[i];
+    CHECK(of_head.scope == of_layer.scope);
+    CHECK(of_head.end - of_head.begin == of_layer.end - of_layer.begin);
+  }
+}
 
 TEST_CASE(
     "with a layer of prediction the closed form is the replay without rounding, to 0.2 %, with two "

@@ -267,6 +267,14 @@ TEST_CASE("Megatron's CUDA graphs are a full iteration's or parts of layers") {
         "a CUDA graph of 'mamba' is not available yet");
 }
 
+TEST_CASE("exchanges of experts beside another micro-batch's products are refused") {
+  const std::string refusal =
+      "an exchange of experts beside another micro-batch's products is not available yet";
+  CHECK(refusal_of(megatron("--overlap-moe-expert-parallel-comm")) == refusal);
+  CHECK(refusal_of(bridge("  overlap_moe_expert_parallel_comm: true\n")) == refusal);
+  CHECK(refusal_of(bridge("comm_overlap: {overlap_moe_expert_parallel_comm: true}\n")) == refusal);
+}
+
 TEST_CASE("Megatron's flex dispatcher is Hybrid-EP where its backend is") {
   const auto dispatcher = [](const std::string& flags) {
     return value_of(megatron("--num-experts 8 --moe-router-topk 2 " + flags),

@@ -77,7 +77,8 @@ TEST_CASE("Neighbouring captured parts are one graph, which takes two launches")
       {linear_op("a", 0, 1), linear_op("b", 0, 1), linear_op("c", 0, 1), linear_op("d", 0, 1)}, 2,
       kHidden);
   Block& layer = graph.blocks.front();
-  layer.captured_parts = {{GraphScope::attn, 1}, {GraphScope::moe_router, 2}, {GraphScope::moe, 4}};
+  layer.captured_parts = {
+      {GraphScope::attn, 0, 1}, {GraphScope::moe_router, 1, 2}, {GraphScope::moe, 2, 4}};
   Job job = stack_job(2, kHidden);
   CudaGraphs& graphs = job.training->implementation.cuda_graph;
   const auto launches = [&] {
@@ -101,6 +102,11 @@ TEST_CASE("Neighbouring captured parts are one graph, which takes two launches")
   CHECK(launches() == std::vector<double>{1, 2, 0, 0});
   graphs = {.full_iteration = true};
   CHECK(launches() == std::vector<double>{0, 0, 0, 0});
+  // What comes before a block's first part is not captured.
+  graphs = {};
+  capture(GraphScope::attn);
+  layer.captured_parts = {{GraphScope::attn, 1, 3}};
+  CHECK(launches() == std::vector<double>{1, 2, 0, 1});
 }
 
 }  // namespace memest

@@ -18,10 +18,11 @@
 
 namespace memest {
 
-/// Where a part of a layer that may be captured as a CUDA graph ends: behind `end` of its ops. It
-/// begins where the part before ends.
+/// A part of a layer that may be captured as a CUDA graph: the block's ops from `begin` up to, not
+/// with, `end`.
 struct CapturedPart {
   GraphScope scope = GraphScope::attn;
+  std::size_t begin = 0;
   std::size_t end = 0;
 
   friend bool operator==(const CapturedPart&, const CapturedPart&) = default;

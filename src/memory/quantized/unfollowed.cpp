@@ -7,6 +7,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/lowered_images.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/spec/recompute/checkpoint_plan.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
@@ -34,6 +35,28 @@ LivingGraphs living_graphs(const Job& job, std::int64_t layers) {
   const bool all = std::holds_alternative<FullRecompute>(training.recompute);
   if (plan.holds_answer && all) living.whole = 0;
   return living;
+}
+
+/// Layers of a rank times the micro-steps that each has in flight: no chunk has more of either than
+/// the rank's largest and all of them together.
+std::int64_t most_captured_layers(const Job& job, const DecoderSpec& decoder) {
+  const Parallelism& layout = job.parallelism;
+  const StageSplit split(decoder.layers(), layout, 0);
+  std::int64_t most = 0;
+  for (std::int64_t rank = 0; rank < layout.pipeline; ++rank) {
+    const PipelinePlace place = place_of(layout, rank);
+    std::int64_t layers = 0;
+    for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
+      const std::int64_t stage = stage_index(place, chunk);
+      // A layer that predicts is captured as the decoder's are.
+      const std::int64_t predicting = stage + 1 == split.stages() ? decoder.mtp_layers : 0;
+      layers = std::max(layers, split.stage(stage).count + predicting);
+    }
+    const std::int64_t in_flight =
+        most_in_flight(layout.schedule, place, job.training->gradient_accumulation);
+    most = std::max(most, checked_multiply(layers, in_flight));
+  }
+  return most;
 }
 
 }  // namespace
@@ -81,13 +104,9 @@ Bytes most_graph_bytes(const Job& job) {
   const std::int64_t tokens = checked_multiply(training.micro_batch, training.seq_len / ranks);
   const std::int64_t stream = checked_multiply(checked_multiply(tokens, decoder.hidden_size),
                                                size_of(training.recipe.weights));
-  // The first rank of 1F1B has as many micro-steps in flight as there are ranks, each in its
-  // layers.
-  const std::int64_t in_flight = std::min(training.gradient_accumulation, layout.pipeline);
-  const std::int64_t layers = (decoder.layers() + layout.pipeline - 1) / layout.pipeline;
   constexpr std::int64_t kOfGraph = 4;  // input, output, and the gradients of both
   return Bytes(
-      checked_multiply(checked_multiply(stream, kOfGraph), checked_multiply(layers, in_flight)));
+      checked_multiply(checked_multiply(stream, kOfGraph), most_captured_layers(job, decoder)));
 }
 
 Bytes most_text_cache_bytes(const Job& job) {

@@ -205,10 +205,12 @@ constexpr std::array kDispatcherRules = {
          [](const Job& job) { return by_hybridep(job) && job.model.experts() == nullptr; },
          "the model has no experts, to which a dispatcher would carry tokens",
          "leave 'token_dispatcher' out"},
-    // "Flex token dispatcher requires TPxEP > 1"
+    // "Flex token dispatcher requires TPxEP > 1". Where the layout is left to a plan it has ranks
+    // of experts or none; its candidates without them have no graph.
     Rule{"training", "implementation",
          [](const Job& job) {
-           return by_hybridep(job) && job.model.experts() != nullptr && job.parallelism.expert == 1;
+           return by_hybridep(job) && job.model.experts() != nullptr && job.given.expert &&
+                  job.parallelism.expert == 1;
          },
          "experts that every rank has need no dispatcher",
          "set 'parallelism.expert' to 2 or more, or leave 'token_dispatcher' out"},

@@ -60,10 +60,6 @@ constexpr std::array kPredictionRules = {
          "multi-token prediction beside inputs that ranks have in shares is not available yet",
          "leave 'distribute' out"},
     Rule{"model", "mtp_num_layers",
-         [](const Job& job) { return implementation_of(job).cuda_graph.of_layers(); },
-         "multi-token prediction beside CUDA graphs of layers is not available yet",
-         "capture full_iteration, or leave 'cuda_graph' out"},
-    Rule{"model", "mtp_num_layers",
          [](const Job& job) {
            return job.parallelism.zero == ZeroStage::optimizer_gradients_weights;
          },

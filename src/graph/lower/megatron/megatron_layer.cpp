@@ -119,6 +119,7 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
 
 TensorId transformer_layer(BlockBuilder& block, const MegatronContext& context,
                            const MegatronLayer& layer, TensorId x) {
+  block.begin_parts();
   TensorId y = 0;
   {
     Frame call(block);

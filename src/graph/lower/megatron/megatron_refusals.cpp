@@ -18,7 +18,11 @@ Unavailable unavailable(const std::string& what) {
 /// a spec may not name (reader/frameworks/megatron_wrappers.cpp).
 std::optional<Unavailable> hybridep_refusal(const LoweringPolicy& policy) {
   if (policy.implementation.token_dispatcher != TokenDispatcher::hybridep) return std::nullopt;
-  if (policy.expert == 1) return unavailable("Hybrid-EP without expert-parallel ranks");
+  if (policy.expert == 1) {
+    return Unavailable{
+        "experts that every rank has need no dispatcher: 'token_dispatcher: hybridep' asks for "
+        "'parallelism.expert'"};
+  }
   if (policy.capability < kHopper) {
     return unavailable("Hybrid-EP on a GPU before compute capability 9.0");
   }

@@ -249,6 +249,12 @@ void BlockBuilder::drop_unwanted(Op& op) const {
   }
 }
 
+void BlockBuilder::end_part(GraphScope scope) {
+  const std::size_t end = block_.ops.size();
+  block_.captured_parts.push_back({scope, part_begin_, end});
+  part_begin_ = end;
+}
+
 std::vector<TensorId> BlockBuilder::abandon(std::size_t first) {
   std::vector<TensorId> kept;
   for (std::size_t i = block_.ops.size(); i > first; --i) {

@@ -142,8 +142,10 @@ class BlockBuilder {
   /// Ops from the `first` on are no part of the loss's graph. Answers what autograd keeps for them
   /// as long as their results are named, the last op's first.
   std::vector<TensorId> abandon(std::size_t first);
-  /// The part of a layer that is captured as `scope` ends here.
-  void end_part(GraphScope scope) { block_.captured_parts.push_back({scope, block_.ops.size()}); }
+  /// A layer follows, of which parts may be captured.
+  void begin_parts() { part_begin_ = block_.ops.size(); }
+  /// The part of a layer that is captured as `scope` ends here, and the next begins.
+  void end_part(GraphScope scope);
   /// Answers `output` to the next block.
   [[nodiscard]] Block take(TensorId output, bool checkpointable = false) &&;
 
@@ -166,6 +168,7 @@ class BlockBuilder {
   Block block_;
   std::vector<bool> needs_gradient_;
   bool input_goes_ = false;
+  std::size_t part_begin_ = 0;  ///< of the next captured part
   std::vector<bool LayerParts::*> parts_;  // that are being written
   std::vector<TensorId> let_go_first_;     // named before there is an op
   std::vector<Held> held_;                 // in the order in which their functions return

@@ -151,6 +151,7 @@ constexpr auto kDerived = all_derived(kDerivedKeys);
 constexpr std::string_view kOtherModel = "a model other than GPT";
 constexpr KeyRow kRefused[] = {
     refused_key("--use-torch-fsdp2", "false", "FSDP2 around Megatron's layers"),
+    refused_key("--overlap-moe-expert-parallel-comm", "false", kOverlappedExchange),
     refused_key("--optimizer-cpu-offload", "false", "Megatron's optimizer on the host"),
     refused_key("--fine-grained-activation-offloading", "false",
                 "offload of activations in Megatron"),
@@ -197,8 +198,6 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("--tp-comm-overlap", "false",
                  "products and collectives of tensor ranks follow each other"),
     not_followed("--delay-wgrad-compute", "false", "weights' gradients come with their inputs'"),
-    not_followed("--overlap-moe-expert-parallel-comm", "false",
-                 "experts' exchanges and products follow each other"),
     not_followed("--moe-shared-expert-overlap", "false",
                  "shared experts run before the routed ones"),
     not_followed("--moe-permute-fusion", "false", "the permutation is not fused"),

@@ -23,6 +23,11 @@ inline constexpr WordPair kPositions[] = {{"learned_absolute", "learned"},
 inline constexpr WordPair kOptimizers[] = {{"adam", "adamw"}};
 inline constexpr WordPair kExchanges[] = {{"p2p", "ring"}, {"a2a", "all-to-all"}};
 
+/// combined_1f1b.py: a forward runs beside another micro-batch's backward, and a pipeline keeps one
+/// micro-batch more.
+inline constexpr std::string_view kOverlappedExchange =
+    "an exchange of experts beside another micro-batch's products";
+
 /// A file by the names that megatron-core's configs have for its keys: "num_layers".
 class MegatronFile {
  public:
