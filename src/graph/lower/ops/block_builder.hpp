@@ -168,7 +168,7 @@ class BlockBuilder {
   Block block_;
   std::vector<bool> needs_gradient_;
   bool input_goes_ = false;
-  std::size_t part_begin_ = 0;  ///< of the next captured part
+  std::size_t part_begin_ = 0;             ///< of the next captured part
   std::vector<bool LayerParts::*> parts_;  // that are being written
   std::vector<TensorId> let_go_first_;     // named before there is an op
   std::vector<Held> held_;                 // in the order in which their functions return
